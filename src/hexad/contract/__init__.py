@@ -1,0 +1,1 @@
+"""What is a trajectory, and when may it be trained on?"""

@@ -1,0 +1,113 @@
+"""Typed events that rooms emit to a handed-in sink; ``evidence`` reads them, nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hexad.contract.episode import Episode
+from hexad.contract.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``version`` is the learner's version when it happened (completed batches of the loop)."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TasksDrawn(Event):
+    """``tasks`` tasks were drawn and ``episodes`` attempts planned for them."""
+
+    tasks: int
+    episodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeDone(Event):
+    """An episode was finished (or gave up after its fault budget); ``episode`` holds everything."""
+
+    episode: Episode
+    purpose: str = "train"
+    """``train`` or the purpose of an auxiliary rollout, e.g. ``evaluation``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRefused(Event):
+    """Admission or a gate kept an episode out of training, for each of ``reasons``."""
+
+    episode_id: str
+    reasons: tuple[str, ...]
+    action_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJudged(Event):
+    """``kind`` by verdict: all_correct, all_wrong, mixed, unscored; ``signal`` by advantage."""
+
+    group_id: str
+    kind: str
+    signal: bool
+    scored: int
+    members: int
+    sampled_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTrained(Event):
+    """One batch became optimiser steps.
+
+    ``action_tokens`` of admitted episodes; ``loss_tokens`` with non-zero weight and counted in a
+    denominator; ``train_tokens`` the action tokens that went through a backward pass (counted once
+    an epoch); ``forward_tokens`` all tokens that went through one. ``roles`` maps a policy role
+    (behaviour, old, reference) to the ``version:digest`` that played it.
+    """
+
+    episodes: int
+    action_tokens: int
+    loss_tokens: int
+    train_tokens: int
+    forward_tokens: int
+    optimizer_steps: int
+    roles: Mapping[str, str] = field(default_factory=dict)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Published(Event):
+    """The engine has loaded the weights of ``version``, whose lineage digest is ``digest``."""
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timed(Event):
+    """``seconds`` of wall-clock spent in ``phase`` (rollout, score, update, publish, ...)."""
+
+    phase: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointWritten(Event):
+    """A whole checkpoint is on disk."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLost(Event):
+    """Work done after the last checkpoint that a kill threw away and a resume does again."""
+
+    episodes: int
+    sampled_tokens: int
+
+
+Sink = Callable[[Event], None]
+"""Where events go. ``evidence.ledger.Ledger`` is one; ``ignore`` is another."""
+
+
+def ignore(event: Event) -> None:
+    """A sink that forgets."""

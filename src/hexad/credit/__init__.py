@@ -1,0 +1,1 @@
+"""Which decisions did the outcome come from? Pure functions."""

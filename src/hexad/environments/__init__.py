@@ -1,0 +1,1 @@
+"""Where do tasks and observations come from?"""

@@ -1,0 +1,1 @@
+"""Can the result be believed?"""

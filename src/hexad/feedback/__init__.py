@@ -1,0 +1,1 @@
+"""What does an outcome say, and is the signal trustworthy?"""

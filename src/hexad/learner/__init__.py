@@ -1,0 +1,1 @@
+"""How does a batch become a step?"""

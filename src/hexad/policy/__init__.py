@@ -1,0 +1,1 @@
+"""Who acts, and with what exact probability?"""

@@ -1,0 +1,296 @@
+"""The typed recipe: six axes, and what surrounds them. Every field says what it decides.
+
+Unknown keys are errors. Fields of ``system`` change speed and memory, never the objective.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hexad.contract.sampling import Sampling
+
+Positive = Annotated[int, Field(gt=0)]
+NonNegative = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Axis(BaseModel):
+    """Base of every section: frozen, strict about keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class SplitSpec(Axis):
+    """Which tasks of one split are used."""
+
+    count: Positive | None = None
+    """Number of tasks; ``null`` draws as many as the budget consumes (train only)."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Environment options that hold for this split only."""
+
+
+class LimitsSpec(Axis):
+    """The trainer's limits on one episode: reaching one truncates it."""
+
+    turns: Positive = 8
+    """Assistant turns."""
+    turn_tokens: Positive = 64
+    """Sampled tokens of one turn."""
+    context_tokens: Positive = 512
+    """Tokens of the whole context."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall-clock seconds of one episode."""
+
+
+class TaskSpec(Axis):
+    """Where tasks come from."""
+
+    environment: str = "calculator"
+    """A built-in name, or ``package.module:object``."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the environment, for all splits."""
+    train: SplitSpec = SplitSpec()
+    """Tasks to learn from."""
+    selection: SplitSpec = SplitSpec(count=200)
+    """Tasks for choosing between models and settings."""
+    hidden: SplitSpec = SplitSpec(count=400)
+    """Tasks for reporting only; every use is counted."""
+    gate: SplitSpec = SplitSpec(count=200)
+    """Tasks for a deployment decision."""
+    limits: LimitsSpec = LimitsSpec()
+    """The trainer's limits on one episode."""
+
+
+class SamplingSpec(Axis):
+    """The behaviour distribution."""
+
+    temperature: float = 1.0
+    """Divides the logits; 0 cannot be trained on."""
+    top_k: NonNegative = 0
+    """Keep the k likeliest tokens; 0 keeps all."""
+    top_p: Fraction = 1.0
+    """Keep the smallest set with this probability; 1 keeps all."""
+    min_p: Fraction = 0.0
+    """Drop tokens below this share of the likeliest; 0 keeps all."""
+
+    def build(self) -> Sampling:
+        """The contract type."""
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p)
+
+
+class PolicySpec(Axis):
+    """Who acts."""
+
+    model: str = "builtin:tiny"
+    """``builtin:tiny``, ``builtin:small``, a Hugging Face folder or id, or a Hexad run folder."""
+    sampling: SamplingSpec = SamplingSpec()
+    """How tokens are sampled in training and, by default, in evaluation."""
+
+
+class FeedbackSpec(Axis):
+    """Axis 1: where feedback comes from."""
+
+    source: Literal["demonstrations", "verifier"] = "verifier"
+    """``demonstrations``: imitate an expert. ``verifier``: a program judges the episode."""
+    verifier: str | None = None
+    """The verifier's name or ``package.module:object``; ``null`` takes the environment's own."""
+    mapping: str = "binary"
+    """The versioned mapping from verdict to reward components, by name or ``module:object``."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weight of each raw component in the reward; a component not named weighs 1."""
+    unscored_limit: Fraction = 0.1
+    """Share of unscored episodes in one batch above which the run stops."""
+
+
+class DataSpec(Axis):
+    """Axis 2: who produced the data, and how often it is refreshed."""
+
+    regime: Literal["fixed", "online"] = "online"
+    """``fixed``: stored or expert episodes. ``online``: sampled by the current policy."""
+    origin: str = "policy"
+    """``policy``, ``expert`` (the environment's own demonstrations) or a folder of episodes."""
+    groups: Positive = 32
+    """Tasks in one batch."""
+    group_size: Positive = 8
+    """Attempts at each task."""
+    size: Positive | None = None
+    """Fixed data: number of demonstrations; ``null`` uses each once (expert) or all (folder)."""
+    retries: NonNegative = 2
+    """Further attempts at an episode that faulted."""
+    fault_limit: Fraction = 0.2
+    """Share of faulted episodes in one batch above which the run stops."""
+
+
+class ActionSpec(Axis):
+    """Axis 3: what an action is to ratio and loss."""
+
+    ratio: Literal["token"] = "token"
+    """The unit of the probability ratio and its clip."""
+    denominator: Literal["token", "response", "segment", "episode", "prompt", "fixed"] = "episode"
+    """What the loss averages over."""
+    inner: Literal["token", "episode"] | None = None
+    """Denominator ``prompt``: how items inside a prompt are averaged."""
+    length: Positive | None = None
+    """Denominator ``fixed``: the declared number of tokens that one episode is divided by."""
+
+
+class CreditSpec(Axis):
+    """Axis 4: how reward reaches actions."""
+
+    estimator: Literal["none", "reinforce", "rloo", "grpo", "dr_grpo"] = "grpo"
+    """The advantage estimator."""
+    baseline: Literal["none", "batch"] | None = None
+    """Estimator ``reinforce``: what is subtracted from the return."""
+    std: Literal["population", "sample"] | None = None
+    """Estimator ``grpo``: which standard deviation divides."""
+    threshold: float | None = Field(default=None, ge=0)
+    """Estimator ``grpo``: at or below this standard deviation the advantage is exactly 0."""
+    clock: Literal["token"] = "token"
+    """The time step of the estimator."""
+    gamma: float = 1.0
+    """Discount a clock step; Monte Carlo estimators of a terminal reward need 1."""
+
+
+class TimingSpec(Axis):
+    """Axis 6: when experience is consumed."""
+
+    mode: Literal["synchronous"] = "synchronous"
+    """``synchronous``: sample a batch, train on it, publish, repeat."""
+
+
+class OptimizerSpec(Axis):
+    """AdamW and its schedule."""
+
+    lr: float = Field(default=4e-4, gt=0)
+    """Peak learning rate."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """Decay rates of the moment estimates."""
+    eps: float = Field(default=1e-8, gt=0)
+    """Added to the denominator of the step."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled weight decay, on matrices only."""
+    clip_norm: float | None = Field(default=0.5, gt=0)
+    """Largest global gradient norm."""
+    warmup_steps: NonNegative = 0
+    """Optimiser steps of linear warm-up."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """Decay of the learning rate over the used share of the budget."""
+    floor: Fraction = 0.1
+    """Share of the peak that the schedule ends at."""
+
+
+class UpdateSpec(Axis):
+    """How far the policy may move."""
+
+    surrogate: Literal["nll", "plain", "clip"] = "clip"
+    """``nll``: imitation. ``plain``: ratio times advantage. ``clip``: PPO's pessimistic bound."""
+    clip_low: float | None = Field(default=None, gt=0, lt=1)
+    """Surrogate ``clip``: the ratio is clipped below at 1 - clip_low."""
+    clip_high: float | None = Field(default=None, gt=0)
+    """Surrogate ``clip``: the ratio is clipped above at 1 + clip_high."""
+    epochs: Positive = 1
+    """Passes over a batch."""
+    minibatches: Positive = 1
+    """Optimiser steps a pass."""
+    target_kl: float | None = Field(default=None, gt=0)
+    """Stop the batch's remaining steps once the mean KL(old, current) estimate exceeds this."""
+    optimizer: OptimizerSpec = OptimizerSpec()
+    """The optimiser."""
+
+
+class BudgetSpec(Axis):
+    """What the run may consume; the first budget that is used up ends it."""
+
+    episodes: Positive | None = None
+    """Environment episodes (or demonstrations) consumed."""
+    rollout_tokens: Positive | None = None
+    """Sampled tokens, those of refused and faulted episodes included."""
+    train_tokens: Positive | None = None
+    """Action tokens through a backward pass."""
+    tool_calls: Positive | None = None
+    """Tool calls."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall-clock seconds of training, evaluation apart."""
+
+
+class TargetSpec(Axis):
+    """Stop early, once closed-loop success on ``selection`` reaches ``success``."""
+
+    success: Fraction
+    """The success rate that ends the run."""
+
+
+class EvaluationSpec(Axis):
+    """When closed-loop success is measured. Model selection only ever sees ``selection``."""
+
+    every: Positive | None = 10
+    """Batches between evaluations on ``selection``; ``null`` for none."""
+    tasks: Positive = 200
+    """Tasks of each of them."""
+    final: Literal["hidden", "selection", "none"] = "hidden"
+    """The split that is evaluated once, at the start and at the end of the run."""
+    until: TargetSpec | None = None
+    """Ends the run early."""
+
+
+class CheckpointSpec(Axis):
+    """When the run can be resumed from."""
+
+    every: Positive | None = 20
+    """Batches between checkpoints; one is always written at the end."""
+    keep: Positive = 2
+    """Whole checkpoints kept."""
+
+
+class RunSpec(Axis):
+    """Seed, evaluation, checkpoints."""
+
+    seed: NonNegative = 0
+    """Seeds initialisation, task order and sampling."""
+    evaluation: EvaluationSpec = EvaluationSpec()
+    """When success is measured."""
+    checkpoints: CheckpointSpec = CheckpointSpec()
+    """When the run can be resumed from."""
+
+
+class SystemSpec(Axis):
+    """Speed and memory, never the objective."""
+
+    dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    """Type of the weights and of the forward pass."""
+    device: str = "cpu"
+    """``cpu``, ``cuda`` or ``cuda:N``."""
+    micro_batch_tokens: Positive = 16384
+    """Padded tokens of one forward pass."""
+    engine: Literal["local"] = "local"
+    """Who samples."""
+    engine_rows: Positive = 256
+    """Requests decoded at once."""
+    tool_workers: Positive = 4
+    """Threads that execute tools."""
+    threads: Positive | None = None
+    """Threads of torch; ``null`` leaves torch's own choice."""
+
+
+class Recipe(Axis):
+    """A whole, resolved recipe: what ``recipe.yaml`` in a run folder holds."""
+
+    name: str = "run"
+    """Name of the run; its folder is ``runs/NAME`` unless ``--run`` says otherwise."""
+    method: str = "grpo"
+    """The preset that filled the axes; whatever is written out wins."""
+    task: TaskSpec = TaskSpec()
+    policy: PolicySpec = PolicySpec()
+    feedback: FeedbackSpec = FeedbackSpec()
+    data: DataSpec = DataSpec()
+    action: ActionSpec = ActionSpec()
+    credit: CreditSpec = CreditSpec()
+    critic: None = None
+    """Axis 5: a learned value function; ``null`` for none."""
+    timing: TimingSpec = TimingSpec()
+    update: UpdateSpec = UpdateSpec()
+    budget: BudgetSpec = BudgetSpec()
+    run: RunSpec = RunSpec()
+    system: SystemSpec = SystemSpec()

@@ -1,0 +1,1 @@
+"""How do policy and environment meet?"""

@@ -1,0 +1,41 @@
+"""A source decides when experience is consumed. The loop knows no other difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hexad.contract.episode import Episode
+from hexad.policy.engine import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """Finished episodes in task order, groups whole; ``exhausted`` when no task is left."""
+
+    episodes: tuple[Episode, ...]
+    exhausted: bool = False
+
+
+class Source(Protocol):
+    """Where the loop's episodes come from: rollouts, or a store."""
+
+    def next(self, version: int) -> Harvest:
+        """The episodes of the next batch, sampled or read at learner version ``version``."""
+        ...
+
+    def publish(self, weights: Weights | None, version: int, lineage: str) -> None:
+        """Hand out new weights; returns when the engine has loaded them."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Cursors and counters as JSON-serialisable values (tensors allowed)."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue exactly where ``state`` was taken."""
+        ...
+
+    def close(self) -> None:
+        """Release engines, environments and threads."""
+        ...

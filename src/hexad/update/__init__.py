@@ -1,0 +1,1 @@
+"""How far may the policy move? Pure functions, and the one reducer."""
