@@ -1,0 +1,296 @@
+"""The one loop: the only module that wires the rooms together.
+
+    harvest -> admit -> batch -> score -> credit -> update -> publish -> books
+
+Timing is the choice of source. Every rank runs the same loop; rank 0 owns the source, the books and
+the disk, and broadcasts what it harvested, so that each rank assembles the same batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hexad.contract import crash
+from hexad.contract.admission import Needs, admit, admit_group
+from hexad.contract.arrow import from_ipc, to_ipc
+from hexad.contract.episode import Episode
+from hexad.contract.events import (
+    BatchTrained,
+    CheckpointWritten,
+    EpisodeRefused,
+    GroupJudged,
+    Published,
+    Sink,
+    Timed,
+)
+from hexad.contract.faults import ContractViolation
+from hexad.contract.store import Store
+from hexad.evidence.ledger import Ledger
+from hexad.learner import checkpoint
+from hexad.learner.assemble import assemble
+from hexad.learner.assign import assign
+from hexad.learner.batch import Batch, Credit
+from hexad.learner.learner import Learner, UpdateReport
+from hexad.learner.ranks import Ranks
+from hexad.learner.registry import Registry
+from hexad.recipe.axes import Recipe
+from hexad.schedule.source import Harvest, Source
+
+Evaluator = Callable[[str, int, int], float | None]
+"""``(split, tasks, version) -> success``: a closed-loop evaluation, booked by the evaluator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the loop wires. ``needs`` gives admission's demands at a learner version.
+
+    ``store`` is ``None`` where the episodes are not the run's own (fixed data). Ranks other than 0
+    pass ``None`` for ``source``, ``store`` and ``evaluate``.
+    """
+
+    recipe: Recipe
+    run_dir: Path
+    learner: Learner
+    ranks: Ranks
+    registry: Registry
+    ledger: Ledger
+    needs: Callable[[int], Needs]
+    save_policy: Callable[[Path], None]
+    logs: tuple[Path, ...] = ()
+    source: Source | None = None
+    store: Store | None = None
+    evaluate: Evaluator | None = None
+    sink: Sink | None = None
+
+
+class Loop:
+    """Runs batches until a budget, a target, the data or the user ends the run."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.emit: Sink = parts.sink or parts.ledger
+        self.started = False
+        self.success: float | None = None
+        self.exhausted = False
+        parts.registry.register("loop", self)
+
+    # -- state -------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Whether the start was evaluated, the last success on ``selection``, end of the data."""
+        return {"started": self.started, "success": self.success, "exhausted": self.exhausted}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue where :meth:`state` was taken."""
+        self.started, self.success = state["started"], state["success"]
+        self.exhausted = state["exhausted"]
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def run(self, interrupted: Callable[[], bool] = lambda: False) -> str:
+        """Run to the end and return the reason. ``interrupted`` is asked between batches."""
+        if not self.started:
+            self.started = True
+            self._evaluate_final()
+            self._evaluate_selection()
+            self._checkpoint()
+        while not (reason := self._agreed_reason(interrupted)):
+            self.step()
+        if reason != "interrupted":
+            self._evaluate_final()
+        self._checkpoint()
+        return reason
+
+    def step(self) -> None:
+        """One batch: from harvest to published weights and closed books."""
+        parts, version = self.parts, self.parts.learner.version
+        with self._timed(version, "rollout"):
+            harvest = self._harvest(version)
+        self.exhausted = harvest.exhausted
+        episodes = self._admit(version, harvest.episodes)
+        if episodes:
+            self._learn(version, harvest.episodes, episodes)
+        elif not harvest.exhausted:
+            raise ContractViolation(
+                f"batch {version}: admission refused all {len(harvest.episodes)} episodes; "
+                "ledger.jsonl lists the reasons"
+            )
+        if parts.store is not None:
+            with self._timed(version, "store"):
+                parts.store.append(version, harvest.episodes)
+        crash.point("loop:after-store")
+        self._publish()
+        crash.point("loop:after-publish")
+        parts.ledger.commit(version)
+        self._housekeeping()
+
+    def _learn(
+        self, version: int, harvested: tuple[Episode, ...], episodes: tuple[Episode, ...]
+    ) -> None:
+        parts = self.parts
+        batch = assemble(episodes, parts.recipe.feedback.weights)
+        with self._timed(version, "score"):
+            scores = parts.learner.score(batch)
+        credit = assign(batch, parts.recipe.credit)
+        self._judge_groups(version, harvested, batch, credit)
+        progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
+        with self._timed(version, "update"):
+            report = parts.learner.update(batch, scores, credit, progress)
+        self.emit(_trained(version, batch, report))
+        crash.point("loop:after-update")
+
+    # -- stages ------------------------------------------------------------------------------
+
+    def _harvest(self, version: int) -> Harvest:
+        parts = self.parts
+        if parts.ranks.size == 1:
+            assert parts.source is not None
+            return parts.source.next(version)
+        payload = None
+        if parts.source is not None:
+            harvest = parts.source.next(version)
+            payload = bytes([harvest.exhausted]) + to_ipc(harvest.episodes)
+        received = parts.ranks.broadcast_bytes(payload)
+        return Harvest(tuple(from_ipc(received[1:])), bool(received[0]))
+
+    def _admit(self, version: int, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
+        needs = self.parts.needs(version)
+        refused: dict[str, list[str]] = {}
+        for episode in episodes:
+            if violations := admit(episode, needs):
+                refused[episode.episode_id] = [str(v.reason) for v in violations]
+        admitted = tuple(e for e in episodes if e.episode_id not in refused)
+        if across := admit_group(admitted, needs):
+            shown = "; ".join(f"{v.reason} {v.where}: {v.detail}" for v in across[:3])
+            raise ContractViolation(f"batch {version} does not fit together: {shown}")
+        for episode in episodes:
+            if reasons := refused.get(episode.episode_id):
+                unique = tuple(dict.fromkeys(reasons))
+                refusal = EpisodeRefused(version, episode.episode_id, unique, episode.action_count)
+                self.emit(refusal)
+        return admitted
+
+    def _judge_groups(
+        self, version: int, harvested: tuple[Episode, ...], batch: Batch, credit: Credit
+    ) -> None:
+        touched = (credit.advantage != 0) & batch.action
+        signal = {
+            batch.episodes[i].group_id for i in batch.token_episode[touched].unique().tolist()
+        }
+        members: dict[str, list[Episode]] = {}
+        for episode in harvested:
+            members.setdefault(episode.group_id, []).append(episode)
+        for group_id, group in members.items():
+            scored = [e for e in group if e.scored]
+            self.emit(
+                GroupJudged(
+                    version,
+                    group_id=group_id,
+                    kind=_group_kind(scored),
+                    signal=group_id in signal,
+                    scored=len(scored),
+                    members=len(group),
+                    sampled_tokens=sum(e.costs.sampled_tokens for e in group),
+                )
+            )
+
+    def _publish(self) -> None:
+        learner, source = self.parts.learner, self.parts.source
+        with self._timed(learner.version, "publish"):
+            if source is not None:
+                source.publish(None, learner.version, learner.lineage)
+        self.emit(Published(learner.version, learner.lineage))
+
+    # -- evidence, checkpoints, the end ---------------------------------------------------------
+
+    def _housekeeping(self) -> None:
+        run, version = self.parts.recipe.run, self.parts.learner.version
+        every = run.evaluation.every
+        if every and version % every == 0:
+            self._evaluate_selection()
+        every = run.checkpoints.every
+        if every and version % every == 0:
+            self._checkpoint()
+
+    def _evaluate_selection(self) -> None:
+        evaluation = self.parts.recipe.run.evaluation
+        if evaluation.every and self.parts.evaluate is not None:
+            version = self.parts.learner.version
+            self.success = self.parts.evaluate("selection", evaluation.tasks, version)
+
+    def _evaluate_final(self) -> None:
+        final = self.parts.recipe.run.evaluation.final
+        if final == "none" or self.parts.evaluate is None:
+            return
+        split = getattr(self.parts.recipe.task, final)
+        self.parts.evaluate(final, split.count, self.parts.learner.version)
+
+    def _checkpoint(self) -> None:
+        parts = self.parts
+        parts.ranks.barrier()
+        if parts.ranks.rank != 0:
+            return
+        started = time.perf_counter()
+        written = checkpoint.write(
+            parts.run_dir,
+            parts.learner.version,
+            parts.save_policy,
+            parts.registry,
+            checkpoint.Journal(parts.logs, parts.store, keep=parts.recipe.run.checkpoints.keep),
+        )
+        seconds = time.perf_counter() - started
+        self.emit(Timed(parts.learner.version, "checkpoint", seconds))
+        self.emit(CheckpointWritten(parts.learner.version, str(written)))
+
+    def _agreed_reason(self, interrupted: Callable[[], bool]) -> str:
+        """Why the run ends now, or the empty string; rank 0 decides for all."""
+        reason = self._reason(interrupted) if self.parts.ranks.rank == 0 else ""
+        if self.parts.ranks.size == 1:
+            return reason
+        return self.parts.ranks.broadcast_bytes(reason.encode()).decode()
+
+    def _reason(self, interrupted: Callable[[], bool]) -> str:
+        if interrupted():
+            return "interrupted"
+        if self.exhausted:
+            return "no task is left"
+        until = self.parts.recipe.run.evaluation.until
+        if until and self.success is not None and self.success >= until.success:
+            return f"success on selection reached {until.success:g}"
+        return self.parts.ledger.exhausted(self.parts.recipe.budget) or ""
+
+    @contextmanager
+    def _timed(self, version: int, phase: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.emit(Timed(version, phase, time.perf_counter() - started))
+
+
+def _group_kind(scored: list[Episode]) -> str:
+    """Kind of a group by the verdicts of its scored members."""
+    if not scored:
+        return "unscored"
+    correct = sum(e.verdict is not None and e.verdict.success for e in scored)
+    if correct == len(scored):
+        return "all_correct"
+    return "all_wrong" if correct == 0 else "mixed"
+
+
+def _trained(version: int, batch: Batch, report: UpdateReport) -> BatchTrained:
+    return BatchTrained(
+        version,
+        episodes=len(batch.episodes),
+        action_tokens=int(batch.action.sum()),
+        loss_tokens=report.loss_tokens,
+        train_tokens=report.train_tokens,
+        forward_tokens=report.forward_tokens,
+        optimizer_steps=report.optimizer_steps,
+        roles=report.roles,
+        tallies=report.tallies,
+        scalars=report.scalars,
+    )
