@@ -19,7 +19,9 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 class Axis(BaseModel):
     """Base of every section: frozen, strict about keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class SplitSpec(Axis):
@@ -66,7 +68,7 @@ class TaskSpec(Axis):
 class SamplingSpec(Axis):
     """The behaviour distribution."""
 
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, ge=0)
     """Divides the logits; 0 cannot be trained on."""
     top_k: NonNegative = 0
     """Keep the k likeliest tokens; 0 keeps all."""
@@ -84,7 +86,8 @@ class PolicySpec(Axis):
     """Who acts."""
 
     model: str = "builtin:tiny"
-    """``builtin:tiny``, ``builtin:small``, a Hugging Face folder or id, or a Hexad run folder."""
+    """``builtin:tiny``, ``builtin:small``, a Hugging Face folder or id, or a Hexad run folder;
+    ``previous`` in a later stage of a staged path."""
     sampling: SamplingSpec = SamplingSpec()
     """How tokens are sampled in training and, by default, in evaluation."""
 
