@@ -1,0 +1,274 @@
+"""Episodes as Arrow tables: the one stored form, in Parquet parts and across process borders.
+
+One row an episode; tokens nest as lists of a segment struct, so that ``duckdb`` and ``datasets``
+open the files directly. Floats keep every bit, NaN payloads included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hexad.contract.ending import Ending, EndingKind
+from hexad.contract.episode import SCHEMA_VERSION, Actor, Costs, Episode, Times
+from hexad.contract.faults import FaultRecord, UserError
+from hexad.contract.provenance import PARTS, Provenance
+from hexad.contract.reward import Owner, OwnerKind, Reward
+from hexad.contract.segment import Segment, SegmentKind, Span, SpanKind
+from hexad.contract.task import Split
+from hexad.contract.verdict import Verdict, VerdictStatus
+
+VERSION_KEY = b"hexad_schema"
+"""Metadata key that holds the schema version in decimal."""
+
+
+def _required(**types: pa.DataType) -> list[pa.Field]:
+    return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
+
+
+def _list(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", kind, nullable=False))
+
+
+_OWNER = pa.struct(_required(kind=pa.string(), index=pa.int64(), segment=pa.int64()))
+_REWARD = pa.struct(_required(component=pa.string(), value=pa.float64(), owner=_OWNER))
+_FAULT = pa.struct(
+    _required(boundary=pa.string(), kind=pa.string(), message=pa.string(), attempt=pa.int64())
+)
+_SPAN = pa.struct(
+    _required(kind=pa.string(), name=pa.string(), turn=pa.int64(), start=pa.int64(), end=pa.int64())
+)
+_VERSION = pa.struct(_required(version=pa.int64(), digest=pa.string()))
+_TOKENS: dict[str, pa.DataType] = {
+    "ids": pa.int32(),
+    "action": pa.bool_(),
+    "weight": pa.float32(),
+    "logprob": pa.float32(),
+    "version": pa.int32(),
+    "turn": pa.int32(),
+}
+_SEGMENT = pa.struct(
+    [
+        *_required(**{name: _list(kind) for name, kind in _TOKENS.items()}),
+        *_required(spans=_list(_SPAN), kind=pa.string()),
+        pa.field("parent", pa.int64()),
+        pa.field("origin", pa.string()),
+        pa.field("agent", pa.string()),
+    ]
+)
+_COLUMNS: list[pa.Field] = [
+    pa.field("step", pa.int64()),
+    *_required(episode_id=pa.string(), task_id=pa.string(), group_id=pa.string()),
+    *_required(member=pa.int64(), split=pa.string(), environment=pa.string()),
+    *_required(initial_state=pa.string(), seed=pa.uint64(), actor=pa.string()),
+    *_required(attempt=pa.int64()),
+    pa.field(
+        "ending",
+        pa.struct(
+            _required(kind=pa.string(), terminated=pa.bool_(), truncated=pa.bool_())
+            + _required(reason=pa.string())
+        ),
+        nullable=False,
+    ),
+    pa.field(
+        "verdict",
+        pa.struct(
+            [
+                pa.field("status", pa.string(), nullable=False),
+                pa.field("score", pa.float64()),
+                pa.field("evidence", pa.string(), nullable=False),
+            ]
+        ),
+    ),
+    *_required(rewards=_list(_REWARD), faults=_list(_FAULT)),
+    *_required(
+        costs=pa.struct(_required(**{f.name: pa.int64() for f in fields(Costs)})),
+        times=pa.struct(_required(**{f.name: pa.float64() for f in fields(Times)})),
+        provenance=pa.struct(
+            _required(**{part: pa.string() for part in PARTS}) + _required(versions=_list(_VERSION))
+        ),
+        segments=_list(_SEGMENT),
+    ),
+]
+SCHEMA = pa.schema(_COLUMNS, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+"""Columns of a part. ``step`` is null outside a store."""
+
+
+def to_table(episodes: Sequence[Episode], step: int | None = None) -> pa.Table:
+    """Table of ``episodes`` in order, all stamped with ``step``."""
+    facts: dict[str, list[Any]] = {
+        name: [] for name in SCHEMA.names if name not in ("step", "segments")
+    }
+    for episode in episodes:
+        for name, value in _facts(episode).items():
+            facts[name].append(value)
+    columns = {name: pa.array(rows, SCHEMA.field(name).type) for name, rows in facts.items()}
+    columns["step"] = pa.array([step] * len(episodes), pa.int64())
+    columns["segments"] = _segment_column([episode.segments for episode in episodes])
+    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def from_table(table: pa.Table, where: str = "") -> list[Episode]:
+    """Episodes of ``table`` in row order. Raises ``UserError`` for a foreign schema."""
+    require_schema(table.schema, where)
+    whole = table.combine_chunks()
+    facts = whole.drop_columns(["step", "segments"]).to_pylist()
+    columns = whole.column("segments").chunks
+    segments = [row for chunk in columns for row in _segment_rows(chunk)]
+    return [_episode(row, parts) for row, parts in zip(facts, segments, strict=True)]
+
+
+def to_ipc(episodes: Sequence[Episode]) -> bytes:
+    """Episodes as the bytes of an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        writer.write_table(to_table(episodes))
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def from_ipc(data: bytes) -> list[Episode]:
+    """Inverse of :func:`to_ipc`. Raises ``UserError`` for a foreign schema."""
+    with pa.ipc.open_stream(data) as reader:
+        return from_table(reader.read_all(), "Arrow IPC stream")
+
+
+def require_schema(schema: pa.Schema, where: str) -> None:
+    """Raise ``UserError`` unless ``schema`` is that of this version of Hexad."""
+    found = (schema.metadata or {}).get(VERSION_KEY)
+    if found is None:
+        raise UserError(
+            "not a file of Hexad episodes: it names no schema version",
+            where=where,
+            fix="move it out of the episodes folder",
+        )
+    if found != str(SCHEMA_VERSION).encode():
+        raise UserError(
+            f"episodes of schema version {found.decode()}; this Hexad reads {SCHEMA_VERSION}",
+            where=where,
+            fix="use the release of Hexad that wrote them",
+        )
+    if not schema.equals(SCHEMA):
+        raise UserError(
+            f"the columns are not those of schema version {SCHEMA_VERSION}",
+            where=where,
+            fix="restore the file; something other than Hexad rewrote it",
+        )
+
+
+def _facts(episode: Episode) -> dict[str, Any]:
+    """Every column but step and segments."""
+    provenance = episode.provenance
+    versions = [{"version": v, "digest": text} for v, text in provenance.versions]
+    names = ("episode_id", "task_id", "group_id", "member", "split", "environment")
+    return {name: getattr(episode, name) for name in names} | {
+        "initial_state": episode.initial_state,
+        "seed": episode.seed,
+        "actor": episode.actor,
+        "attempt": episode.attempt,
+        "ending": asdict(episode.ending),
+        "verdict": asdict(episode.verdict) if episode.verdict else None,
+        "rewards": [asdict(reward) for reward in episode.rewards],
+        "faults": [asdict(fault) for fault in episode.faults],
+        "costs": asdict(episode.costs),
+        "times": asdict(episode.times),
+        "provenance": provenance.parts() | {"versions": versions},
+    }
+
+
+def _episode(row: dict[str, Any], segments: tuple[Segment, ...]) -> Episode:
+    ending, verdict, provenance = row["ending"], row["verdict"], row["provenance"]
+    versions = tuple((item["version"], item["digest"]) for item in provenance.pop("versions"))
+    replaced = {
+        "split": Split(row["split"]),
+        "actor": Actor(row["actor"]),
+        "segments": segments,
+        "ending": Ending(**ending | {"kind": EndingKind(ending["kind"])}),
+        "verdict": verdict and Verdict(**verdict | {"status": VerdictStatus(verdict["status"])}),
+        "rewards": tuple(_reward(item) for item in row["rewards"]),
+        "faults": tuple(FaultRecord(**item) for item in row["faults"]),
+        "costs": Costs(**row["costs"]),
+        "times": Times(**row["times"]),
+        "provenance": Provenance(**provenance, versions=versions),
+    }
+    return Episode(**row | replaced)
+
+
+def _reward(item: dict[str, Any]) -> Reward:
+    owner = Owner(**item["owner"] | {"kind": OwnerKind(item["owner"]["kind"])})
+    return Reward(item["component"], item["value"], owner)
+
+
+def _segment_column(episodes: list[tuple[Segment, ...]]) -> pa.Array:
+    """Column of lists of segments, built from whole arrays rather than token by token."""
+    flat = [segment for segments in episodes for segment in segments]
+    columns = {name: _token_column(name, flat) for name in _TOKENS}
+    rest: dict[str, Callable[[Segment], Any]] = {
+        "spans": lambda s: [asdict(span) for span in s.spans],
+        "kind": lambda s: s.kind,
+        "parent": lambda s: s.parent,
+        "origin": lambda s: s.origin,
+        "agent": lambda s: s.agent,
+    }
+    for name, read in rest.items():
+        columns[name] = pa.array([read(segment) for segment in flat], _SEGMENT.field(name).type)
+    structs = pa.StructArray.from_arrays([columns[f.name] for f in _SEGMENT], fields=list(_SEGMENT))
+    offsets = _offsets([len(segments) for segments in episodes])
+    return pa.ListArray.from_arrays(offsets, structs, type=_list(_SEGMENT))
+
+
+def _token_column(name: str, segments: list[Segment]) -> pa.Array:
+    arrays = [getattr(segment, name) for segment in segments]
+    kind = _TOKENS[name]
+    joined = np.concatenate(arrays) if arrays else np.zeros(0, kind.to_pandas_dtype())
+    # from_pandas=False: NaN is a value here, not a null.
+    values = pa.array(joined, kind, from_pandas=False)
+    return pa.ListArray.from_arrays(_offsets([len(a) for a in arrays]), values, type=_list(kind))
+
+
+def _offsets(lengths: list[int]) -> pa.Array:
+    return pa.array(np.cumsum([0, *lengths]), pa.int32())
+
+
+def _segment_rows(column: pa.Array) -> list[tuple[Segment, ...]]:
+    """Segments of every row. Token arrays are read-only views of the column's memory."""
+    structs = column.flatten()
+    tokens = {name: _token_views(structs.field(name)) for name in _TOKENS}
+    names = ("spans", "kind", "parent", "origin", "agent")
+    rest = {name: structs.field(name).to_pylist() for name in names}
+    flat = [
+        Segment(
+            ids=tokens["ids"][i],
+            action=tokens["action"][i],
+            weight=tokens["weight"][i],
+            logprob=tokens["logprob"][i],
+            version=tokens["version"][i],
+            turn=tokens["turn"][i],
+            spans=tuple(
+                Span(**span | {"kind": SpanKind(span["kind"])}) for span in rest["spans"][i]
+            ),
+            kind=SegmentKind(rest["kind"][i]),
+            parent=rest["parent"][i],
+            origin=rest["origin"][i],
+            agent=rest["agent"][i],
+        )
+        for i in range(len(structs))
+    ]
+    return [tuple(flat[a:b]) for a, b in _bounds(column)]
+
+
+def _token_views(column: pa.Array) -> list[npt.NDArray[Any]]:
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    values.flags.writeable = False
+    return [values[a:b] for a, b in _bounds(column)]
+
+
+def _bounds(column: pa.Array) -> list[tuple[int, int]]:
+    offsets = column.offsets.to_numpy()
+    shifted = (offsets - offsets[0]).tolist() if len(offsets) else []
+    return list(pairwise(shifted))

@@ -1,0 +1,75 @@
+"""One Parquet part of the episode store: its name, its steps, its bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hexad.contract.arrow import require_schema
+from hexad.contract.durable import disk_errors, write_whole
+from hexad.contract.faults import UserError
+
+_NAME = re.compile(r"part-(\d+)(?:-(\d+))?\.parquet")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Part:
+    """Steps ``first`` to ``last`` (inclusive) in the file ``path``."""
+
+    first: int
+    last: int
+    path: Path
+
+    @classmethod
+    def named(cls, folder: Path, first: int, last: int) -> Part:
+        """The part of these steps: ``part-000012.parquet`` or ``part-000000-000019.parquet``."""
+        steps = f"{first:06d}" if first == last else f"{first:06d}-{last:06d}"
+        return cls(first, last, folder / f"part-{steps}.parquet")
+
+    @classmethod
+    def parse(cls, path: Path) -> Part | None:
+        """The part that ``path`` names, or ``None`` for any other file."""
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            return None
+        return cls(int(match[1]), int(match[2] or match[1]), path)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps the name spans."""
+        return self.last - self.first + 1
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The table, or some columns of it. Raises ``UserError`` naming a torn or foreign file."""
+        try:
+            with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
+                require_schema(file.schema_arrow, str(self.path))
+                return file.read(columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(
+                f"the episodes of {self._shown()} cannot be read: {error}",
+                where=str(self.path),
+                fix="restore the file from a copy; if no checkpoint reaches that far, "
+                "--resume sets it aside; to go on without it, move it away by hand",
+            ) from error
+
+    def write(self, table: pa.Table) -> None:
+        """Write ``table`` whole or not at all. Raises ``UserError`` when the disk is full."""
+        sink = pa.BufferOutputStream()
+        # A dictionary would merge NaNs of different bits, and 0.0 with -0.0.
+        exact = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+        with pq.ParquetWriter(sink, table.schema, **exact) as writer:
+            # An empty part has no row group at all: readers divide by the first one's rows.
+            if table.num_rows:
+                writer.write_table(table)
+        with disk_errors(f"store the episodes of {self._shown()}", self.path):
+            write_whole(self.path, memoryview(sink.getvalue()), "store")
+
+    def _shown(self) -> str:
+        one = self.first == self.last
+        return f"step {self.first}" if one else f"steps {self.first} to {self.last}"
