@@ -57,11 +57,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class RoleScore:
-    """Log-probs float32 [T] of one policy role (NaN off actions), and who said it."""
+    """Log-probs [T] of one policy role (NaN off actions and where it did not play), who said it.
+
+    Tensors are float32, or float64 for a float64 policy. ``entropy`` [T] is the entropy in nats of
+    the distribution each token was drawn from; ``None`` where it was not evaluated.
+    """
 
     logprob: torch.Tensor
     version: int
     digest: str
+    entropy: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,6 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """``advantage`` float32 [T], detached; 0 off actions and on tokens of unscored episodes."""
+    """``advantage`` float64 [T], detached; 0 off actions and on tokens of unscored episodes."""
 
     advantage: torch.Tensor

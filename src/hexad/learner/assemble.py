@@ -1,0 +1,62 @@
+"""From admitted episodes to one flat batch, with the score of each episode."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from hexad.contract.episode import Episode
+from hexad.contract.faults import ContractViolation
+from hexad.contract.segment import Segment
+from hexad.learner.batch import Batch
+
+
+def assemble(episodes: Sequence[Episode], weights: Mapping[str, float] | None = None) -> Batch:
+    """Pack ``episodes`` flat, one row a segment, in the order given.
+
+    ``weights`` maps a reward component to its weight in the score; a component that is not named
+    weighs 1. The score is ``sum weight * value`` over the raw components, NaN where the episode is
+    not scored or has no component. Groups are numbered by first appearance of their carried id.
+    Raises ``ContractViolation`` if there is no token at all.
+    """
+    rows = [(number, segment) for number, e in enumerate(episodes) for segment in e.segments]
+    segments = [segment for _, segment in rows]
+    if not any(len(segment) for segment in segments):
+        raise ContractViolation(f"{len(episodes)} episodes hold no token: nothing to assemble")
+    lengths = [len(segment) for segment in segments]
+    groups: dict[str, int] = {}
+    group = [groups.setdefault(e.group_id, len(groups)) for e in episodes]
+    scored = [e.scored for e in episodes]
+    return Batch(
+        ids=_flat(segments, "ids", np.int64),
+        action=_flat(segments, "action", np.bool_),
+        weight=_flat(segments, "weight", np.float32),
+        behaviour=_flat(segments, "logprob", np.float32),
+        version=_flat(segments, "version", np.int64),
+        turn=_flat(segments, "turn", np.int64),
+        offsets=torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)),
+        row_episode=torch.tensor([number for number, _ in rows], dtype=torch.int64),
+        episode_group=torch.tensor(group, dtype=torch.int64),
+        scored=torch.tensor(scored, dtype=torch.bool),
+        score=torch.tensor([_score(e, weights or {}) for e in episodes], dtype=torch.float64),
+        success=torch.tensor([_success(e) for e in episodes], dtype=torch.bool),
+        episodes=tuple(episodes),
+    )
+
+
+def _flat(segments: Sequence[Segment], name: str, dtype: type[np.generic]) -> torch.Tensor:
+    parts = [getattr(segment, name) for segment in segments]
+    return torch.from_numpy(np.concatenate(parts).astype(dtype))
+
+
+def _score(episode: Episode, weights: Mapping[str, float]) -> float:
+    if not episode.scored or not episode.rewards:
+        return math.nan
+    return math.fsum(weights.get(r.component, 1.0) * r.value for r in episode.rewards)
+
+
+def _success(episode: Episode) -> bool:
+    return episode.scored and episode.verdict is not None and episode.verdict.success

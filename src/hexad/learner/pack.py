@@ -1,0 +1,104 @@
+"""From rows of a batch to padded micro-batches. Padding exists only here and in the forward pass.
+
+Padding is on the right of causal rows, so that no real token can read it: no attention mask is
+needed, and masks never come from token values.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hexad.contract.faults import ContractViolation
+from hexad.learner.batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """``B`` rows padded to ``L`` input tokens, with ``N`` selected targets; all int64.
+
+    ids [B, L]; ``select`` [N] indexes the flattened [B * L] hidden states; ``targets`` [N] are the
+    token ids that they predict, one position further on; ``tokens`` [N] are the targets' places in
+    the flat batch.
+    """
+
+    ids: Tensor
+    select: Tensor
+    targets: Tensor
+    tokens: Tensor
+
+    def to(self, device: torch.device) -> Micro:
+        """The same on another device; ``tokens`` stays where the batch is."""
+        return Micro(
+            self.ids.to(device), self.select.to(device), self.targets.to(device), self.tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What packing needs of a row: ``inputs`` tokens are read, ``tokens`` are selected."""
+
+    inputs: int
+    tokens: Tensor
+
+
+def layouts(batch: Batch, selected: Tensor) -> dict[int, Layout]:
+    """Row -> layout, for the rows with a selected token (``selected`` is bool [T]).
+
+    A row is read up to the token before its last target: nothing behind it can matter. Raises
+    ``ContractViolation`` if the first token of a row is selected: nothing predicts it.
+    """
+    tokens = selected.nonzero().squeeze(1)
+    rows, counts = torch.unique_consecutive(batch.token_row[tokens], return_counts=True)
+    found: dict[int, Layout] = {}
+    chunks = torch.split(tokens, counts.tolist())
+    for row, start, chunk in zip(rows.tolist(), batch.offsets[rows].tolist(), chunks, strict=True):
+        if int(chunk[0]) == start:
+            raise ContractViolation(f"row {row}: its first token is an action; nothing predicts it")
+        found[row] = Layout(int(chunk[-1]) - start, chunk)
+    return found
+
+
+def share(lengths: Sequence[int], size: int, rank: int) -> list[int]:
+    """Indices of ``lengths`` that ``rank`` of ``size`` takes: longest first, to the least loaded.
+
+    Deterministic, and the same on every rank; together the ranks take every index once.
+    """
+    loads = [(0, r) for r in range(size)]
+    mine: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        load, taker = heapq.heappop(loads)
+        heapq.heappush(loads, (load + lengths[index], taker))
+        if taker == rank:
+            mine.append(index)
+    return sorted(mine)
+
+
+def pack(batch: Batch, rows: dict[int, Layout], limit: int) -> Iterator[Micro]:
+    """Micro-batches of at most ``limit`` padded tokens, longest rows first.
+
+    A row, the atom of every method here, is never split: a row longer than ``limit`` is alone.
+    """
+    order = sorted(rows, key=lambda row: (-rows[row].inputs, row))
+    start = 0
+    while start < len(order):
+        count = max(limit // rows[order[start]].inputs, 1)
+        yield _micro(batch, {row: rows[row] for row in order[start : start + count]})
+        start += count
+
+
+def _micro(batch: Batch, rows: dict[int, Layout]) -> Micro:
+    width = max(layout.inputs for layout in rows.values())
+    ids = torch.zeros((len(rows), width), dtype=torch.int64)
+    select: list[Tensor] = []
+    for line, (row, layout) in enumerate(rows.items()):
+        start = int(batch.offsets[row])
+        ids[line, : layout.inputs] = batch.ids[start : start + layout.inputs]
+        # The state at position p - 1 predicts the token at p: the one shift there is.
+        select.append(layout.tokens - start - 1 + line * width)
+    tokens = torch.cat([layout.tokens for layout in rows.values()])
+    return Micro(ids, torch.cat(select), batch.ids[tokens], tokens)
