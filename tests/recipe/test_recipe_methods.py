@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from hexad.contract.needs import Needs
 from hexad.recipe import methods
 from hexad.recipe.axes import Recipe
 from hexad.recipe.methods import METHODS
@@ -38,4 +39,9 @@ def test_group_estimators_state_their_smallest_group():
 def test_only_imitation_does_without_behaviour_logprobs():
     demands = {name: record.assumptions.behaviour_logprobs for name, record in METHODS.items()}
     assert [name for name, needed in demands.items() if not needed] == ["sft"]
-    assert not METHODS["sft"].needs["logprob"] and METHODS["grpo"].needs["logprob"]
+    assert all(r.needs["logprob"] == r.assumptions.behaviour_logprobs for r in METHODS.values())
+
+
+@pytest.mark.parametrize("record", METHODS.values(), ids=str)
+def test_needs_are_fields_that_admission_knows(record):
+    assert Needs(**record.needs).reward == record.needs["reward"]

@@ -105,6 +105,21 @@ class WorkLost(Event):
     sampled_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluated(Event):
+    """A closed-loop evaluation ended. ``success`` of ``scored`` episodes with its 95 % interval.
+
+    The three rates are ``None`` when nothing was scored.
+    """
+
+    split: str
+    episodes: int
+    scored: int
+    success: float | None
+    low: float | None
+    high: float | None
+
+
 Sink = Callable[[Event], None]
 """Where events go. ``evidence.ledger.Ledger`` is one; ``ignore`` is another."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from hexad.contract.durable import disk_errors, write_whole
 from hexad.recipe.axes import Recipe
 from hexad.recipe.staged import Staged
 
@@ -36,7 +37,6 @@ def dump(recipe: Recipe | Staged) -> str:
 
 
 def write(recipe: Recipe | Staged, path: Path) -> None:
-    """Write ``dump(recipe)`` to ``path`` in one step: whole or not at all."""
-    beside = path.with_name(path.name + ".tmp")
-    beside.write_text(dump(recipe), encoding="utf-8")
-    beside.replace(path)
+    """Write ``dump(recipe)`` to ``path``: whole or not at all."""
+    with disk_errors("write the resolved recipe", path):
+        write_whole(path, dump(recipe).encode(), "recipe")

@@ -10,7 +10,7 @@ DR_GRPO = Method(
     source="Liu et al. 2025, Understanding R1-Zero-Like Training, arXiv 2503.20783",
     atom="group",
     assumptions=Assumptions(min_group_size=2),
-    needs={"logprob": True, "version": True, "reward": True},
+    needs={"logprob": True, "reward": True},
     axes={
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy", "group_size": 8},

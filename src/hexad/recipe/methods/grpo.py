@@ -10,7 +10,7 @@ GRPO = Method(
     source="Shao et al. 2024, DeepSeekMath, arXiv 2402.03300",
     atom="group",
     assumptions=Assumptions(min_group_size=2),
-    needs={"logprob": True, "version": True, "reward": True},
+    needs={"logprob": True, "reward": True},
     axes={
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy"},

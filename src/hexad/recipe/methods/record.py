@@ -29,7 +29,7 @@ class Method:
 
     ``equation`` is plain text, to be maximised unless it is called a loss. ``atom`` is the unit
     that micro-batches never split: row, response, pair, episode, group or batch. ``needs`` says
-    which facts admission demands of every trained episode (log-probs, versions, reward).
+    the fields of ``contract.needs.Needs`` that it sets: facts that every trained episode must have.
     ``functions`` names code as ``module:attribute``, so that this record imports without torch.
     ``notes`` records what was decided where sources disagree.
     """

@@ -9,7 +9,7 @@ REINFORCE = Method(
     source="Williams 1992, Simple Statistical Gradient-Following Algorithms for Connectionist "
     "Reinforcement Learning",
     atom="batch",
-    needs={"logprob": True, "version": True, "reward": True},
+    needs={"logprob": True, "reward": True},
     axes={
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy"},

@@ -10,7 +10,7 @@ RLOO = Method(
     source="Ahmadian et al. 2024, Back to Basics, arXiv 2402.14740",
     atom="group",
     assumptions=Assumptions(min_group_size=2),
-    needs={"logprob": True, "version": True, "reward": True},
+    needs={"logprob": True, "reward": True},
     axes={
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy"},

@@ -10,7 +10,7 @@ SFT = Method(
     "Navigation; token mean as usual for language models",
     atom="row",
     assumptions=Assumptions(behaviour_logprobs=False, tolerates_lag=True),
-    needs={"logprob": False, "version": False, "reward": False},
+    needs={"logprob": False, "reward": False},
     axes={
         "feedback": {"source": "demonstrations"},
         "data": {"regime": "fixed", "origin": "expert", "group_size": 1},

@@ -1,0 +1,41 @@
+"""JSON lines on disk: one row a line, forced to disk before it counts as written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hexad.contract.digest import canonical_json
+from hexad.contract.durable import disk_errors
+from hexad.contract.faults import UserError
+
+
+def append(path: Path, row: Mapping[str, Any]) -> None:
+    """Add ``row`` and force it to disk. Non-finite numbers are refused (``ValueError``)."""
+    line = canonical_json(row).encode() + b"\n"
+    with disk_errors(f"append to {path.name}", path), open(path, "ab") as file:
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Every whole row; none when there is no file. A torn last line is not a row.
+
+    Raises ``UserError`` for a broken line before the last.
+    """
+    if not path.exists():
+        return []
+    *lines, torn = path.read_bytes().split(b"\n")
+    del torn  # what follows the last newline was not committed
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            fix = "restore the file, or resume the run: that rewinds it to the last checkpoint"
+            raise UserError("a row is broken", where=f"{path}:{number}", fix=fix) from error
+    return found

@@ -1,0 +1,61 @@
+"""What the columns of ``metrics.jsonl`` mean. One row a batch; what has no value is absent.
+
+Everything outside ``time/`` is deterministic: two runs with one seed write equal values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A key (``*`` stands for a name), its meaning with its unit, and what is healthy."""
+
+    key: str
+    meaning: str
+    healthy: str = ""
+
+
+SUCCESS = "reward/success"
+SCORE = "reward/score"
+SCORED = "reward/scored"
+MIXED = "group/mixed"
+SIGNAL = "group/signal"
+FAULTED = "episode/faulted"
+TURNS = "episode/turns"
+TOKENS = "episode/sampled_tokens"
+CALLS = "episode/tool_calls"
+REFUSED = "episode/refused"
+
+METRICS: tuple[Metric, ...] = (
+    Metric("step", "learner version that the batch was sampled at"),
+    Metric(SUCCESS, "share of the batch's scored episodes with a correct verdict"),
+    Metric(SCORE, "mean over scored episodes of the sum of raw reward components"),
+    Metric("reward/component/*", "mean of one raw component over scored episodes that carry it"),
+    Metric(SCORED, "share of the batch's finished episodes with a score", "above 0.95"),
+    Metric(MIXED, "share of groups with right and wrong members", "above 0.2 for group methods"),
+    Metric(SIGNAL, "share of groups whose advantages are not all zero", "above 0.2"),
+    Metric(FAULTED, "share of finished episodes that ended in a fault", "below 0.05"),
+    Metric(REFUSED, "share of finished episodes that admission or a gate refused", "below 0.05"),
+    Metric(TURNS, "mean assistant turns of an episode"),
+    Metric(TOKENS, "mean sampled tokens of an episode"),
+    Metric(CALLS, "mean tool calls of an episode"),
+    Metric("ending/*", "share of finished episodes with this ending"),
+    Metric("tokens/*", "tokens of the batch: action, loss, train (backward), forward (all)"),
+    Metric("update/optimizer_steps", "optimiser steps of the batch"),
+    Metric("policy/*", "what the learner reports of the update; see /mean, /std, /p50, /p99, ..."),
+    Metric("budget/*", "consumed since the start of the run"),
+    Metric("time/*", "wall-clock seconds of a phase since the row before"),
+)
+"""Every column."""
+
+
+def describe(key: str) -> Metric | None:
+    """The entry that ``key`` falls under, the longest match first."""
+    ordered = sorted(METRICS, key=lambda m: len(m.key), reverse=True)
+    for metric in ordered:
+        start = metric.key.removesuffix("*")
+        if key == metric.key or (metric.key.endswith("*") and key.startswith(start)):
+            return metric
+    return None

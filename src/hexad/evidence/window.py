@@ -1,0 +1,121 @@
+"""What happened since the last row: sums and counts, never means."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hexad.contract.episode import Episode
+from hexad.contract.events import BatchTrained, GroupJudged
+from hexad.contract.tally import Tally
+from hexad.evidence import metrics
+
+
+class Window:
+    """Accumulates one batch: counts of episodes and groups, tallies of numbers, seconds."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.tallies: dict[str, Tally] = {}
+        self.scalars: dict[str, float] = {}
+        self.seconds: Counter[str] = Counter()
+        self.roles: dict[str, str] = {}
+
+    def episode(self, episode: Episode) -> None:
+        """A finished training episode."""
+        self.counts["episodes"] += 1
+        self.counts[metrics.FAULTED] += episode.faulted
+        self.counts[f"ending/{episode.ending.kind}"] += 1
+        self._add(metrics.TURNS, [episode.costs.turns])
+        self._add(metrics.TOKENS, [episode.costs.sampled_tokens])
+        self._add(metrics.CALLS, [episode.costs.tool_calls])
+        if not episode.scored:
+            return
+        self.counts["scored"] += 1
+        self.counts["correct"] += episode.verdict is not None and episode.verdict.success
+        if episode.rewards:
+            self._add(metrics.SCORE, [sum(reward.value for reward in episode.rewards)])
+        components: Counter[str] = Counter()
+        for reward in episode.rewards:
+            components[reward.component] += reward.value  # type: ignore[assignment]
+        for name, value in components.items():
+            self._add(f"reward/component/{name}", [value])
+
+    def group(self, event: GroupJudged) -> None:
+        """A judged group."""
+        self.counts["groups"] += 1
+        self.counts["groups mixed"] += event.kind == "mixed"
+        self.counts["groups signal"] += event.signal
+
+    def trained(self, event: BatchTrained) -> None:
+        """A batch became optimiser steps."""
+        for kind in ("action", "loss", "train", "forward"):
+            self.scalars[f"tokens/{kind}"] = getattr(event, f"{kind}_tokens")
+        self.scalars["update/optimizer_steps"] = event.optimizer_steps
+        self.roles = dict(event.roles)
+        for name, tally in event.tallies.items():
+            key = _named(name)
+            self.tallies[key] = self.tallies.get(key, Tally()) + tally
+        for name, value in event.scalars.items():
+            self.scalars[_named(name)] = value
+
+    def row(self) -> dict[str, Any]:
+        """The metrics of the batch: a mean of nothing is absent, never 0 or NaN."""
+        counts, row = self.counts, dict(self.scalars)
+        for key, part, whole in (
+            (metrics.SUCCESS, "correct", "scored"),
+            (metrics.SCORED, "scored", "episodes"),
+            (metrics.FAULTED, metrics.FAULTED, "episodes"),
+            (metrics.REFUSED, "refused", "episodes"),
+            (metrics.MIXED, "groups mixed", "groups"),
+            (metrics.SIGNAL, "groups signal", "groups"),
+            *((k, k, "episodes") for k in counts if k.startswith("ending/")),
+        ):
+            if counts[whole]:
+                row[key] = counts[part] / counts[whole]
+        for key, tally in self.tallies.items():
+            if tally.mean is not None and key.startswith(("reward/", "episode/")):
+                row[key] = tally.mean
+            elif tally.mean is not None:
+                row |= {f"{key}/{name}": value for name, value in tally.summary().items()}
+        return row | {f"time/{phase}": seconds for phase, seconds in self.seconds.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as JSON values."""
+        return {
+            "counts": dict(self.counts),
+            "tallies": {key: tally_json(tally) for key, tally in self.tallies.items()},
+            "scalars": dict(self.scalars),
+            "seconds": dict(self.seconds),
+            "roles": dict(self.roles),
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Window:
+        """The window that ``state`` was taken of."""
+        window = cls()
+        window.counts, window.seconds = Counter(state["counts"]), Counter(state["seconds"])
+        window.tallies = {key: tally_of(value) for key, value in state["tallies"].items()}
+        window.scalars, window.roles = dict(state["scalars"]), dict(state["roles"])
+        return window
+
+    def _add(self, key: str, values: list[float] | list[int]) -> None:
+        self.tallies[key] = self.tallies.get(key, Tally()) + Tally.of(values)
+
+
+def tally_json(tally: Tally) -> dict[str, Any]:
+    """A tally as JSON that :func:`tally_of` reads back; extrema are absent when nothing counted."""
+    extrema = {"low": tally.low, "high": tally.high} if tally.count else {}
+    bins = [[sign, index, count] for (sign, index), count in tally.bins]
+    values = {"count": tally.count, "sum": tally.sum, "squares": tally.squares}
+    return values | extrema | {"missing": tally.missing, "bins": bins}
+
+
+def tally_of(value: dict[str, Any]) -> Tally:
+    """The tally that :func:`tally_json` wrote."""
+    bins = tuple(((sign, index), count) for sign, index, count in value["bins"])
+    return Tally(**{**value, "bins": bins})
+
+
+def _named(name: str) -> str:
+    return name if "/" in name else f"policy/{name}"
