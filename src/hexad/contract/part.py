@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,17 +47,13 @@ class Part:
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The table, or some columns of it. Raises ``UserError`` naming a torn or foreign file."""
-        try:
-            with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
-                require_schema(file.schema_arrow, str(self.path))
-                return file.read(columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(
-                f"the episodes of {self._shown()} cannot be read: {error}",
-                where=str(self.path),
-                fix="restore the file from a copy; if no checkpoint reaches that far, "
-                "--resume sets it aside; to go on without it, move it away by hand",
-            ) from error
+        with self._open() as file:
+            return file.read(columns=columns)
+
+    def rows(self) -> int:
+        """Number of episodes, from the footer alone. Raises as :meth:`read` does."""
+        with self._open() as file:
+            return int(file.metadata.num_rows)
 
     def write(self, table: pa.Table) -> None:
         """Write ``table`` whole or not at all. Raises ``UserError`` when the disk is full."""
@@ -69,6 +66,20 @@ class Part:
                 writer.write_table(table)
         with disk_errors(f"store the episodes of {self._shown()}", self.path):
             write_whole(self.path, memoryview(sink.getvalue()), "store")
+
+    @contextmanager
+    def _open(self) -> Iterator[pq.ParquetFile]:
+        try:
+            with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
+                require_schema(file.schema_arrow, str(self.path))
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(
+                f"the episodes of {self._shown()} cannot be read: {error}",
+                where=str(self.path),
+                fix="restore the file from a copy; if no checkpoint reaches that far, "
+                "--resume sets it aside; to go on without it, move it away by hand",
+            ) from error
 
     def _shown(self) -> str:
         one = self.first == self.last

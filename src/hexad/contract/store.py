@@ -64,9 +64,21 @@ class Store:
         """The parts that count, by step. Raises ``UserError`` where two overlap in part."""
         return self._sorted_out()[0]
 
-    def count(self) -> int:
-        """Number of committed episodes."""
-        return sum(part.read(columns=["step"]).num_rows for part in self.parts())
+    def count(self, last_step: int | None = None) -> int:
+        """Number of committed episodes, up to and including ``last_step`` where it is given.
+
+        Raises ``UserError`` for a part that cannot be read; later parts are not opened.
+        """
+        if last_step is None:
+            return sum(part.rows() for part in self.parts())
+        total = 0
+        for part in self.parts():
+            if part.last <= last_step:
+                total += part.rows()
+            elif part.first <= last_step:
+                steps = part.read(columns=["step"]).column("step")
+                total += pc.sum(pc.less_equal(steps, last_step)).as_py() or 0
+        return total
 
     def append(self, step: int, episodes: Sequence[Episode]) -> Path:
         """Commit ``step`` and return its part. Raises ``UserError`` when the disk is full.
