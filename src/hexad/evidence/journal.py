@@ -12,6 +12,15 @@ from hexad.contract.digest import canonical_json
 from hexad.contract.durable import disk_errors
 from hexad.contract.faults import UserError
 
+METRICS = "metrics.jsonl"
+"""One row a batch: what it was like."""
+LEDGER = "ledger.jsonl"
+"""One row a batch: the books of the run up to it."""
+EVALUATIONS = "evaluation.jsonl"
+"""One row a closed-loop evaluation."""
+HIDDEN = "hidden.jsonl"
+"""One row a use of the hidden tasks; a resume never rewinds it."""
+
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
     """Add ``row`` and force it to disk. Non-finite numbers are refused (``ValueError``)."""
@@ -39,3 +48,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
             fix = "restore the file, or resume the run: that rewinds it to the last checkpoint"
             raise UserError("a row is broken", where=f"{path}:{number}", fix=fix) from error
     return found
+
+
+def hidden_uses(folder: Path) -> int:
+    """How often the hidden tasks were run in this run folder, interrupted runs included."""
+    return len(rows(folder / HIDDEN))

@@ -39,7 +39,7 @@ class Ledger:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.logs = (folder / "metrics.jsonl", folder / "ledger.jsonl")
+        self.logs = (folder / journal.METRICS, folder / journal.LEDGER)
         self.books, self.funnel, self.window = Books(), Funnel(), Window()
         self.used: dict[str, float] = dict.fromkeys((*COUNTED, "loss_tokens"), 0)
         self.seconds: Counter[str] = Counter()

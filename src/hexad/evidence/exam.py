@@ -1,0 +1,114 @@
+"""What a set of evaluation episodes says: success of the scored ones, everything else apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hexad.contract.episode import Episode
+from hexad.contract.tally import Tally
+from hexad.evidence.intervals import wilson
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """``correct`` of ``scored`` with the 95 % Wilson interval; ``None`` when nothing was scored."""
+
+    scored: int
+    correct: int
+    success: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, correct: int, scored: int) -> Rate:
+        """The rate and its interval."""
+        interval = wilson(correct, scored)
+        if interval is None:
+            return cls(scored, correct, None, None, None)
+        return cls(scored, correct, correct / scored, *interval)
+
+    def row(self) -> dict[str, float | int]:
+        """JSON; rates that do not exist are absent."""
+        values = {"success": self.success, "low": self.low, "high": self.high}
+        known = {key: value for key, value in values.items() if value is not None}
+        return {"scored": self.scored, "correct": self.correct, **known}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A closed-loop evaluation. Faulted and unscored episodes are in no rate; they are listed.
+
+    ``verdicts`` and ``endings`` count all episodes; ``faults`` counts boundaries of the faults
+    that ended an episode. ``turns``, ``tokens`` and ``tool_calls`` are per episode that did not
+    fault. ``strata`` breaks success down by the environment's own difficulty.
+    """
+
+    split: str
+    version: int
+    episodes: int
+    rate: Rate
+    verdicts: Mapping[str, int]
+    endings: Mapping[str, int]
+    faults: Mapping[str, int]
+    turns: Tally
+    tokens: Tally
+    tool_calls: Tally
+    strata: Mapping[str, Rate]
+
+    @property
+    def success(self) -> float | None:
+        """Share of scored episodes that were correct."""
+        return self.rate.success
+
+    def row(self) -> dict[str, Any]:
+        """JSON for ``evaluation.jsonl``."""
+        costs = {"turns": self.turns, "sampled_tokens": self.tokens, "tool_calls": self.tool_calls}
+        return {
+            "step": self.version,
+            "split": self.split,
+            "episodes": self.episodes,
+            **self.rate.row(),
+            "unscored": self.episodes - self.rate.scored,
+            "verdicts": dict(self.verdicts),
+            "endings": dict(self.endings),
+            "faults": dict(self.faults),
+            **{key: tally.summary() for key, tally in costs.items() if tally.count},
+            "strata": {name: rate.row() for name, rate in self.strata.items()},
+        }
+
+
+def tabulate(
+    split: str, version: int, episodes: Sequence[Episode], strata: Mapping[str, str]
+) -> Evaluation:
+    """Count ``episodes``. ``strata`` maps a task id to its stratum, if it has one."""
+    whole = [episode for episode in episodes if not episode.faulted]
+    named: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        if name := strata.get(episode.task_id):
+            named.setdefault(name, []).append(episode)
+    return Evaluation(
+        split=split,
+        version=version,
+        episodes=len(episodes),
+        rate=_rate(episodes),
+        verdicts=Counter(_verdict(episode) for episode in episodes),
+        endings=Counter(str(episode.ending.kind) for episode in episodes),
+        faults=Counter(e.faults[-1].boundary for e in episodes if e.faulted and e.faults),
+        turns=Tally.of([episode.costs.turns for episode in whole]),
+        tokens=Tally.of([episode.costs.sampled_tokens for episode in whole]),
+        tool_calls=Tally.of([episode.costs.tool_calls for episode in whole]),
+        strata={name: _rate(members) for name, members in sorted(named.items())},
+    )
+
+
+def _rate(episodes: Sequence[Episode]) -> Rate:
+    scored = [episode for episode in episodes if episode.scored]
+    correct = sum(e.verdict is not None and e.verdict.success for e in scored)
+    return Rate.of(correct, len(scored))
+
+
+def _verdict(episode: Episode) -> str:
+    return "not_judged" if episode.verdict is None else str(episode.verdict.status)

@@ -1,0 +1,134 @@
+"""The short end of a run: what was reached, what it cost, and what is not known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from hexad.evidence.folder import Part, Row, parts
+
+NOT_MEASURED = ("verifier agreement", "barrier profile")
+"""Evidence that a careful reader would ask for and that this run does not have."""
+
+
+def summarize(run_dir: Path) -> dict[str, Any]:
+    """The run in ``run_dir`` as JSON; what was not measured is absent or said to be so.
+
+    Raises ``UserError`` when the folder is not a run.
+    """
+    stages = [_stage(part) for part in parts(run_dir)]
+    curve = run_dir / "curve.png"
+    return {
+        "run": str(run_dir),
+        "stages": stages,
+        "hidden_uses": sum(stage["hidden_uses"] for stage in stages),
+        "not_measured": list(NOT_MEASURED),
+        **({"curve": str(curve)} if curve.exists() else {}),
+    }
+
+
+def _stage(part: Part) -> dict[str, Any]:
+    books = part.ledger or {}
+    budget = part.recipe.budget.model_dump(exclude_none=True)
+    consumed: Row = {**books.get("consumed", {}), "seconds": books.get("time", {}).get("train", 0)}
+    stage: dict[str, Any] = {
+        "name": part.name,
+        "method": part.recipe.method,
+        "batches": len(part.metrics),
+        "budget": {k: {"used": consumed.get(k, 0), "limit": v} for k, v in budget.items()},
+        "hidden_uses": part.hidden_uses,
+        **{split: _span(part.on(split)) for split in ("hidden", "selection") if part.on(split)},
+    }
+    if part.gate is not None:
+        stage["gate"] = part.gate.model_dump()
+    if books:
+        seconds = {k: v for k, v in books["time"].items() if k != "train"}
+        kept = {key: books[key] for key in ("consumed", "funnel", "books", "groups", "killed")}
+        stage |= {**kept, "auxiliary": books["auxiliary"], "seconds": seconds}
+        ended = books["funnel"]["ended"]
+        if ended["count"]:
+            stage["fault_rate"] = ended.get("failed", 0) / ended["count"]
+        judged = sum(_groups(books, kind) for kind in ("all_correct", "all_wrong", "mixed"))
+        if judged:
+            stage["mixed_groups"] = _groups(books, "mixed") / judged
+    return stage
+
+
+def _groups(books: Row, kind: str) -> int:
+    return int(books["groups"].get(kind, {}).get("groups", 0))
+
+
+def _span(rows: list[Row]) -> dict[str, Any]:
+    keys = ("step", "success", "low", "high", "scored", "correct")
+    return {
+        name: {key: row[key] for key in keys}
+        for name, row in (("start", rows[0]), ("end", rows[-1]))
+    }
+
+
+def render(summary: dict[str, Any]) -> Group:
+    """The summary as a rich renderable: a table with one column a stage, and a few lines."""
+    table = Table(title=f"Summary of {summary['run']}", title_justify="left", title_style="bold")
+    table.add_column("")
+    for stage in summary["stages"]:
+        table.add_column(f"{stage['name']} ({stage['method']})", justify="right")
+    shown = [_lines(stage) for stage in summary["stages"]]
+    for label in dict.fromkeys(label for lines in shown for label in lines):
+        table.add_row(label, *(lines.get(label, "") for lines in shown))
+    notes = [
+        Text(f"hidden tasks were used {_times(summary['hidden_uses'])} in this run folder"),
+        Text("not measured: " + ", ".join(summary["not_measured"])),
+    ]
+    if "curve" in summary:
+        notes.append(Text(f"curve: {summary['curve']}"))
+    return Group(table, *notes)
+
+
+def _lines(stage: dict[str, Any]) -> dict[str, str]:
+    lines = {}
+    for split in ("hidden", "selection"):
+        for end in ("start", "end"):
+            if split in stage:
+                lines[f"{split} success, {end}"] = rate(stage[split][end])
+    lines["batches"] = str(stage["batches"])
+    for key, spent in stage["budget"].items():
+        used, limit = spent["used"], spent["limit"]
+        lines[f"budget {key}"] = f"{used:,.0f} of {limit:,.0f} ({used / limit:.0%})"
+    if "funnel" not in stage:
+        return lines
+    funnel, books = stage["funnel"], stage["books"]
+    lines["tasks > started > ended"] = _chain(
+        funnel["tasks"], funnel["started"], funnel["ended"]["count"]
+    )
+    lines["rewarded > valid > accepted"] = _chain(
+        *(funnel[name]["count"] for name in ("rewarded", "valid", "accepted"))
+    )
+    lines["action tokens > updates"] = _chain(funnel["tokens"]["action"], funnel["updates"])
+    lines["dropped tokens"] = f"{sum(books['dropped'].values()):,}"
+    if "mixed_groups" in stage:
+        lines["mixed groups"] = f"{stage['mixed_groups']:.1%}"
+    if "fault_rate" in stage:
+        lines["faulted episodes"] = f"{stage['fault_rate']:.2%}"
+    if stage["killed"]["episodes"]:
+        lines["episodes done twice"] = f"{stage['killed']['episodes']:,}"
+    for phase, seconds in sorted(stage["seconds"].items(), key=lambda item: -item[1]):
+        lines[f"seconds {phase}"] = f"{seconds:,.1f}"
+    return lines
+
+
+def rate(row: Row) -> str:
+    """``93.0 % [90.1, 95.1] of 400``: success, its 95 % Wilson interval, and of how many."""
+    low, high = 100 * row["low"], 100 * row["high"]
+    return f"{100 * row['success']:.1f} % [{low:.1f}, {high:.1f}] of {row['scored']}"
+
+
+def _chain(*counts: int) -> str:
+    return " > ".join(f"{count:,}" for count in counts)
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
