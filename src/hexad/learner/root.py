@@ -33,10 +33,12 @@ class Root(nn.Module):
         targets int64 [N]. The softmax is over the whole vocabulary, in float32 (float64 for a
         float64 model). The entropy, in nats, is a statistic: it carries no gradient.
         """
-        logits = self._logits(ids, select) / temperature
-        logprob = -nn.functional.cross_entropy(logits, targets, reduction="none")
+        logits = self._logits(ids, select)
+        if temperature != 1.0:
+            logits = logits / temperature
+        logs = torch.log_softmax(logits, dim=-1)
+        logprob = logs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
         with torch.no_grad():
-            logs = torch.log_softmax(logits, dim=-1)
             entropy = -(logs.exp() * logs).sum(-1)
         return logprob, entropy
 
