@@ -1,0 +1,117 @@
+"""From a plan to a finished, judged episode: attempts, retries of faults, feedback."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+
+from hexad.contract.ending import Ending, EndingKind
+from hexad.contract.episode import Actor, Costs, Episode, Times
+from hexad.contract.faults import EnvironmentFault, Fault, FaultRecord, ToolFault
+from hexad.rollout.attempt import Attempt, Seat
+from hexad.rollout.host import Hosts
+from hexad.rollout.plan import EpisodePlan
+from hexad.rollout.world import World
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What earlier attempts of an episode consumed."""
+
+    faults: tuple[FaultRecord, ...] = ()
+    lost_tokens: int = 0
+    tool_calls: int = 0
+    engine_seconds: float = 0.0
+    tool_seconds: float = 0.0
+
+    def add(self, attempt: Attempt) -> None:
+        """Book an attempt that is thrown away."""
+        self.faults = (*self.faults, *attempt.faults)
+        self.lost_tokens += attempt.sampled_tokens
+        self.tool_calls += attempt.tool_calls
+        self.engine_seconds += attempt.engine_seconds
+        self.tool_seconds += attempt.tool_seconds
+
+
+async def run_episode(plan: EpisodePlan, world: World) -> Episode:
+    """Play ``plan`` against the world's engine and judge it. See :func:`play`, :func:`assess`."""
+    hosts = Hosts(1)
+    try:
+        return await assess(plan, world, await play(plan, world, Seat(world.engine.sample, hosts)))
+    finally:
+        hosts.stop()
+
+
+async def play(plan: EpisodePlan, world: World, seat: Seat) -> Episode:
+    """Play ``plan`` until an attempt ends without a fault, or ``world.retries`` are used up.
+
+    An attempt that did something a reset does not undo is not repeated. The last attempt is the one
+    that is stored; if it faulted, the ending names the fault. The episode is not judged yet.
+    """
+    started, clock = time.time(), world.clock()
+    spent = _Spent()
+    for number in range(world.retries + 1):
+        attempt = Attempt(plan, world, number, seat)
+        try:
+            ending = await attempt.play()
+        except Fault as fault:
+            attempt.faults.insert(0, FaultRecord.of(fault, number))
+            ending = Ending.of(_kind(fault), str(fault))
+            if number < world.retries and attempt.repeatable:
+                spent.add(attempt)
+                continue
+        break
+    episode = _episode(attempt, ending, spent)
+    return replace(
+        episode, times=replace(episode.times, started=started, seconds=world.clock() - clock)
+    )
+
+
+async def assess(plan: EpisodePlan, world: World, episode: Episode) -> Episode:
+    """``episode`` with verdict and rewards, judged in a thread; unchanged without feedback."""
+    if world.feedback is None:
+        return episode
+    transcript = world.chat.decode(episode.segments)
+    return await asyncio.to_thread(world.feedback.apply, plan.task, episode, transcript)
+
+
+def _episode(attempt: Attempt, ending: Ending, spent: _Spent) -> Episode:
+    plan, world, recorder = attempt.plan, attempt.world, attempt.recorder
+    segments = (recorder.finish(),) if len(recorder.context) else ()
+    versions = {int(v) for s in segments for v in set(s.version[s.action].tolist())}
+    expert = attempt.seat.actor is Actor.EXPERT
+    return Episode(
+        episode_id=plan.episode_id,
+        task_id=plan.task.task_id,
+        group_id=plan.group_id,
+        member=plan.member,
+        split=plan.split,
+        environment=plan.environment,
+        initial_state=attempt.initial_state,
+        seed=plan.environment_seed(attempt.number),
+        segments=segments,
+        ending=ending,
+        provenance=world.demonstrated if expert else world.provenance(versions),
+        actor=attempt.seat.actor,
+        rewards=() if ending.faulted else tuple(attempt.rewards),
+        attempt=attempt.number,
+        faults=(*spent.faults, *attempt.faults),
+        costs=Costs(
+            sampled_tokens=attempt.sampled_tokens,
+            observation_tokens=attempt.observation_tokens,
+            tool_calls=spent.tool_calls + attempt.tool_calls,
+            turns=recorder.turns,
+            lost_tokens=spent.lost_tokens,
+        ),
+        times=Times(
+            engine_seconds=spent.engine_seconds + attempt.engine_seconds,
+            tool_seconds=spent.tool_seconds + attempt.tool_seconds,
+        ),
+    )
+
+
+def _kind(fault: Fault) -> EndingKind:
+    if isinstance(fault, EnvironmentFault | ToolFault):
+        return EndingKind.ENVIRONMENT_ERROR
+    return EndingKind.INFRASTRUCTURE_ERROR

@@ -1,0 +1,82 @@
+"""Junk from another side of a boundary becomes that boundary's fault, before it is recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hexad.contract.ending import CENSORED, FAULTED, Ending
+from hexad.contract.faults import EngineFault, EnvironmentFault
+from hexad.contract.messages import Message, Role, ToolSchema
+from hexad.contract.reward import Reward
+from hexad.environments.protocol import Start, Step
+from hexad.policy.engine import Completion, Request, Stop
+
+
+def check_start(start: object, tools: tuple[ToolSchema, ...]) -> Start:
+    """``start`` if it is one and offers the family's ``tools``; else ``EnvironmentFault``."""
+    if not isinstance(start, Start):
+        raise EnvironmentFault(f"reset returned a {type(start).__name__}, not a Start")
+    _check_messages("reset", start.messages)
+    if not start.messages:
+        raise EnvironmentFault("reset returned no message")
+    if not isinstance(start.state_digest, str) or not start.state_digest:
+        raise EnvironmentFault("reset returned no state digest")
+    if start.tools != tools:
+        raise EnvironmentFault("reset offers other tools than the family declares")
+    return start
+
+
+def check_step(step: object) -> Step:
+    """``step`` if it is one; else ``EnvironmentFault``. An ending that is a fault is raised."""
+    if not isinstance(step, Step):
+        raise EnvironmentFault(f"step returned a {type(step).__name__}, not a Step")
+    _check_messages("step", step.messages)
+    _check_ending(step.ending)
+    for reward in step.rewards:
+        if not isinstance(reward, Reward) or not math.isfinite(reward.value):
+            raise EnvironmentFault(f"step returned the reward {reward!r}")
+    return step
+
+
+def check_completion(completion: Completion, request: Request) -> Completion:
+    """``completion`` if it can be recorded; else ``EngineFault``."""
+    count = len(completion.ids)
+    if completion.stop is Stop.ABORT:
+        raise EngineFault("the request was aborted")
+    if not 0 < count <= request.max_tokens:
+        raise EngineFault(f"{count} tokens sampled, 1 to {request.max_tokens} wanted")
+    if len(completion.logprobs) != count or len(completion.versions) != count:
+        raise EngineFault("ids, log-probs and versions have different lengths")
+    if not np.isfinite(completion.logprobs).all():
+        raise EngineFault("non-finite log-probs")
+    if (completion.versions < 0).any():
+        raise EngineFault("a sampled token has no version")
+    return completion
+
+
+def _check_messages(where: str, messages: Sequence[Message]) -> None:
+    if not isinstance(messages, tuple):
+        raise EnvironmentFault(f"{where} returned messages as a {type(messages).__name__}")
+    for message in messages:
+        if not isinstance(message, Message) or not isinstance(message.content, str):
+            raise EnvironmentFault(f"{where} returned {message!r}, not a Message with text")
+        if message.role not in Role:
+            raise EnvironmentFault(f"{where} returned a message of the role {message.role!r}")
+        try:
+            message.content.encode()
+        except UnicodeEncodeError as error:
+            raise EnvironmentFault(f"{where} returned text that is not Unicode: {error}") from error
+
+
+def _check_ending(ending: Ending | None) -> None:
+    if ending is None:
+        return
+    if not isinstance(ending, Ending):
+        raise EnvironmentFault(f"step returned the ending {ending!r}")
+    if ending.kind in FAULTED or ending.kind in CENSORED:
+        raise EnvironmentFault(f"the environment gave up: {ending.kind} {ending.reason}".rstrip())
+    if ending.terminated == ending.truncated:
+        raise EnvironmentFault(f"step set terminated and truncated to {ending.terminated} both")

@@ -1,0 +1,112 @@
+"""Many episodes at once, repeatable bit for bit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from hexad.contract import crash
+from hexad.contract.episode import Episode
+from hexad.rollout.agent import assess, play
+from hexad.rollout.attempt import Seat
+from hexad.rollout.gate import TickGate
+from hexad.rollout.host import Hosts
+from hexad.rollout.plan import EpisodePlan
+from hexad.rollout.world import World
+
+Done = Callable[[Episode], None]
+"""Told of every finished episode."""
+
+
+def forget(episode: Episode) -> None:
+    """A ``Done`` that does nothing."""
+
+
+def collect(
+    plans: Sequence[EpisodePlan], world: World, *, rows: int = 256, done: Done = forget
+) -> list[Episode]:
+    """Play and judge ``plans``; the episodes come in the order of the plans.
+
+    At most ``rows`` episodes are live at once; they are admitted by index, at ticks. ``done`` is
+    called in the order of the plans, as early as that order allows. Environment failures become
+    faulted episodes; a bug of ours stops everything and is raised. Ctrl-C cancels all episodes,
+    aborts their requests, closes their environments and raises ``KeyboardInterrupt``; a second one
+    does not wait for that.
+    """
+    return run_async(_collect(plans, world, rows, InOrder(len(plans), done)))
+
+
+def run_async(main: Coroutine[Any, Any, list[Episode]]) -> list[Episode]:
+    """``asyncio.run``, with the first error of a task group raised as itself."""
+    try:
+        return asyncio.run(main)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first plain exception in ``group``."""
+    first = group.exceptions[0]
+    return first_error(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+class InOrder:
+    """Keeps finished episodes by index and reports them in order."""
+
+    def __init__(self, count: int, done: Done) -> None:
+        self._found: list[Episode | None] = [None] * count
+        self._done, self._reported = done, 0
+
+    def put(self, index: int, episode: Episode) -> None:
+        """Take the episode of plan ``index``; report every one whose turn has come."""
+        crash.point("rollout:episode")
+        self._found[index] = episode
+        while self._reported < len(self._found):
+            waiting = self._found[self._reported]
+            if waiting is None:
+                return
+            self._done(waiting)
+            self._reported += 1
+
+    def all(self) -> list[Episode]:
+        """Every episode; none may be missing."""
+        return [episode for episode in self._found if episode is not None]
+
+
+async def _collect(
+    plans: Sequence[EpisodePlan], world: World, rows: int, finished: InOrder
+) -> list[Episode]:
+    gate, hosts = TickGate(world.engine), Hosts()
+
+    async def run(index: int) -> None:
+        plan = plans[index]
+        try:
+            episode = await play(plan, world, Seat(partial(gate.sample, index), hosts, index))
+        finally:
+            live.discard(index)
+            gate.leave()
+        finished.put(index, await assess(plan, world, episode))
+
+    live: set[int] = set()
+    admitted = 0
+    try:
+        async with asyncio.TaskGroup() as group:
+            while admitted < len(plans) or live:
+                while admitted < len(plans) and len(live) < rows:
+                    live.add(admitted)
+                    gate.enter()
+                    group.create_task(run(admitted))
+                    admitted += 1
+                await gate.quiet()
+                if admitted == len(plans) or len(live) == rows:
+                    gate.open()
+    except BaseException:
+        with suppress(asyncio.CancelledError):
+            await world.engine.abort()
+        raise
+    finally:
+        hosts.stop()
+    return finished.all()
