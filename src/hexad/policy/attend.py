@@ -1,0 +1,94 @@
+"""Attention of the lean decoder over key-value slots: one new token a row, or many.
+
+Both views give the same bits for the same context, whatever else is in the batch: each product runs
+with at least two query rows, and columns beyond a context weigh exactly zero.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from hexad.policy.kv import KeyValues
+
+
+def softmax(scores: torch.Tensor) -> torch.Tensor:
+    """Softmax over the last axis, computed in float32 or better, in the type of ``scores``."""
+    if scores.dtype in (torch.float32, torch.float64):
+        return scores.softmax(-1)
+    return scores.softmax(-1, dtype=torch.float32).to(scores.dtype)
+
+
+class Decode:
+    """One new token for each of the first ``rows`` slots.
+
+    ``positions`` int64 ``[rows]``; ``columns`` int64 ``[rows]`` is where the key and value go (the
+    scratch column for rows that only pad); contexts are at most ``length`` tokens.
+    """
+
+    def __init__(
+        self, kv: KeyValues, positions: torch.Tensor, columns: torch.Tensor, length: int
+    ) -> None:
+        shape = kv.shape
+        rows, heads = len(positions), shape.kv_heads
+        self._kv, self._length = kv, length
+        hidden = torch.arange(length, device=kv.device) > positions[:, None]
+        mask = torch.zeros(rows, length, dtype=kv.dtype, device=kv.device)
+        mask.masked_fill_(hidden, float("-inf"))
+        self._mask = mask.repeat_interleave(heads, 0)[:, None]
+        index = torch.arange(rows * heads, device=kv.device)
+        self._flat = index * (kv.columns + 1) + columns.repeat_interleave(heads)
+        self._at = columns.view(rows, 1, 1, 1).expand(rows, heads, shape.head_dim, 1)
+
+    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """``q [rows, heads, dim]``, ``k`` and ``v [rows, kv_heads, dim]`` to ``[rows, width]``."""
+        kv, shape = self._kv, self._kv.shape
+        rows, items = len(q), len(q) * shape.kv_heads
+        keys = kv.keys[layer][:rows]
+        keys.scatter_(3, self._at, k.unsqueeze(-1))
+        values = kv.values[layer]
+        values.view(-1, shape.head_dim).index_copy_(0, self._flat, v.reshape(items, shape.head_dim))
+        queries = q.reshape(items, shape.group, shape.head_dim)
+        if shape.group == 1:
+            queries = queries.expand(items, 2, shape.head_dim)
+        scores = torch.baddbmm(
+            self._mask, queries, keys.view(items, shape.head_dim, -1)[:, :, : self._length]
+        )
+        seen = values[:rows].view(items, -1, shape.head_dim)[:, : self._length]
+        out = torch.bmm(softmax(scores), seen)
+        return out[:, : shape.group].reshape(rows, -1)
+
+
+class Prefill:
+    """``positions [batch, new]`` are appended to ``slots [batch]``; ``real`` marks true tokens."""
+
+    def __init__(
+        self, kv: KeyValues, slots: torch.Tensor, positions: torch.Tensor, real: torch.Tensor
+    ) -> None:
+        self._kv, self._slots = kv, slots
+        self._length = _rounded(int(positions.max()) + 1, kv.columns)
+        self._columns = torch.where(real, positions, kv.columns)
+        hidden = torch.arange(self._length, device=kv.device) > positions[..., None]
+        mask = torch.zeros(hidden.shape, dtype=kv.dtype, device=kv.device)
+        self._mask = mask.masked_fill_(hidden, float("-inf"))[:, None, None]
+
+    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """``q [batch * new, heads, dim]`` and so on, to ``[batch * new, width]``."""
+        kv, shape = self._kv, self._kv.shape
+        batch, new = self._columns.shape
+        heads, group, dim = shape.kv_heads, shape.group, shape.head_dim
+        keys, values = kv.keys[layer], kv.values[layer]
+        keys[self._slots[:, None], :, :, self._columns] = k.view(batch, new, heads, dim)
+        values[self._slots[:, None], :, self._columns] = v.view(batch, new, heads, dim)
+        known = keys[self._slots, :, :, : self._length].view(batch * heads, dim, -1)
+        seen = values[self._slots, :, : self._length].view(batch * heads, -1, dim)
+        queries = q.view(batch, new, heads, group, dim).permute(0, 2, 3, 1, 4)
+        scores = torch.bmm(queries.reshape(batch * heads, group * new, dim), known)
+        scores = scores.view(batch, heads, group, new, -1).add_(self._mask)
+        weights = softmax(scores).view(batch * heads, group * new, -1)
+        out = torch.bmm(weights, seen).view(batch, heads, group, new, dim)
+        return out.permute(0, 3, 1, 2, 4).reshape(batch * new, -1)
+
+
+def _rounded(length: int, columns: int) -> int:
+    """``length`` rounded up to whole vectors, within ``columns``."""
+    return min(-(-length // 16) * 16, columns)
