@@ -1,0 +1,153 @@
+"""What both calculator families share: options, tasks, environments and demonstrations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from hexad.contract.digest import code_digest
+from hexad.contract.messages import AssistantTurn, ToolCall, ToolSchema
+from hexad.contract.task import Split, Task
+from hexad.environments import conversation, expression, schema, stream, toolbox
+from hexad.environments.conversation import ToolConversation
+from hexad.environments.expression import BOUND, Expression, Grammar
+from hexad.environments.options import Options, read_splits
+from hexad.environments.protocol import Demonstration
+from hexad.environments.stream import ExpressionStream
+from hexad.environments.toolbox import ToolBox
+from hexad.environments.tools import Tool
+
+LONGEST = 12
+"""Most operations that an expression may have."""
+
+
+class ArithmeticOptions(Options):
+    """What expressions a split holds."""
+
+    operations: dict[int, float] = Field(default={1: 0.2, 2: 0.4, 3: 0.4})
+    """Share of the expressions with so many operations; shares need not add up to 1."""
+    low: int = Field(default=1, ge=0)
+    """Smallest operand."""
+    high: int = Field(default=20, le=BOUND)
+    """Largest operand."""
+    operators: tuple[str, ...] = ("+", "-", "*")
+    """Operators, all equally likely: a list, or a text such as "+-"."""
+    seed: int = 0
+    """Order of the training tasks. The other splits never depend on a seed."""
+
+    @field_validator("operators", mode="before")
+    @classmethod
+    def _split_text(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, str) else value
+
+    @field_validator("operators")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        allowed = cls.model_fields["operators"].default
+        if not value or len(set(value)) != len(value) or not set(value) <= set(allowed):
+            raise ValueError(f"operators are distinct and among {' '.join(allowed)}")
+        return value
+
+    @field_validator("operations")
+    @classmethod
+    def _shares(cls, value: dict[int, float]) -> dict[int, float]:
+        if not all(1 <= count <= LONGEST and 0 <= w < float("inf") for count, w in value.items()):
+            raise ValueError(f"operations maps 1..{LONGEST} to shares of at least 0")
+        if not sum(value.values()) > 0:
+            raise ValueError("at least one share of operations must be positive")
+        return value
+
+    @model_validator(mode="after")
+    def _range(self) -> ArithmeticOptions:
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low} but high is {self.high}")
+        return self
+
+
+class ArithmeticFamily:
+    """Tasks are expressions; a subclass says how they are read and with which tool.
+
+    The question is the bare expression; ``task.data`` holds ``expression``, and for the verifier
+    ``answer``, which the environment never shows. Raises ``UserError`` for bad options.
+    """
+
+    name: str
+    version: str
+    verifier = "answer"
+    """Name of the verifier for training, in the feedback registry."""
+    evaluation_verifier: str
+    """Name of the independent verifier for evaluation."""
+    precedence: bool
+    options: type[ArithmeticOptions] = ArithmeticOptions
+    tool: Tool
+
+    def __init__(
+        self,
+        options: Mapping[str, Any] | None = None,
+        split_options: Mapping[str, Mapping[str, Any]] | None = None,
+        workers: int = 4,
+    ) -> None:
+        self._options = read_splits(self.options, options or {}, split_options or {})
+        self._toolbox = ToolBox([self.tool], workers=workers)
+        self._streams = {split: self._stream(split) for split in Split}
+
+    @property
+    def digest(self) -> str:
+        """Digest of version, options without the seed, tools, and the source that matters."""
+        config = {
+            split.value: options.model_dump(mode="json", exclude={"seed"})
+            for split, options in self._options.items()
+        }
+        shared: tuple[ModuleType, ...] = (conversation, expression, stream, schema, toolbox)
+        return code_digest(
+            self.name,
+            self.version,
+            {"splits": config, "tools": self._toolbox.digest},
+            type(self),
+            ArithmeticFamily,
+            *shared,
+        )
+
+    @property
+    def tools(self) -> tuple[ToolSchema, ...]:
+        """The one tool."""
+        return self._toolbox.schemas
+
+    def tasks(self, split: Split, count: int, *, offset: int = 0) -> Sequence[Task]:
+        """Tasks ``offset`` to ``offset + count``; different unless training has used all up.
+
+        Raises ``UserError`` when a finite split holds fewer.
+        """
+        return [self._task(split, drawn) for drawn in self._streams[split].take(offset, count)]
+
+    def make(self) -> ToolConversation:
+        """A fresh environment."""
+        return ToolConversation(self._toolbox, "expression")
+
+    def demonstration(self, task: Task) -> Demonstration:
+        """One call an operation, in the order of evaluation, then the bare number."""
+        operations = Expression.parse(task.data["expression"]).solve(precedence=self.precedence)
+        calls = [
+            ToolCall(self.tool.name, {"a": done.a, "op": done.op, "b": done.b})
+            for done in operations
+        ]
+        turns = [AssistantTurn("", (call,)) for call in calls]
+        return Demonstration(task, (*turns, AssistantTurn(str(operations[-1].result))))
+
+    def close(self) -> None:
+        """Release the threads of the tools."""
+        self._toolbox.close()
+
+    def _stream(self, split: Split) -> ExpressionStream:
+        options = self._options[split]
+        grammar = Grammar(options.low, options.high, options.operators, self.precedence)
+        seed = options.seed if split is Split.TRAIN else 0
+        return ExpressionStream(grammar, split, options.operations, seed)
+
+    def _task(self, split: Split, drawn: Expression) -> Task:
+        answer = drawn.solve(precedence=self.precedence)[-1].result
+        data = {"expression": drawn.text, "answer": answer, "operations": len(drawn.operators)}
+        return Task(f"{self.name}:{drawn.text}", split, data)

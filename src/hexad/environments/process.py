@@ -1,0 +1,122 @@
+"""A worker process with a time limit that stops the work, not only the waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+STARTUP_SECONDS = 60.0
+"""How long a worker may take to import its tool; it is not part of a call's time limit."""
+
+_CHUNK = 65536
+
+
+class WorkerTimeout(Exception):
+    """The call took longer than its limit; the process has been killed."""
+
+
+class WorkerDied(Exception):
+    """The process ended, or said something that is not a reply, during the call."""
+
+
+class WorkerProcess:
+    """One spawned Python process that runs one isolated tool, a call at a time.
+
+    JSON lines over pipes: nothing is pickled. The process leads its own group, so a kill also
+    reaches what the tool started. Use from one thread at a time, except :meth:`kill`.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hexad.environments.worker", target],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths},
+            start_new_session=True,
+        )
+        self._buffer = b""
+        self._ready = False
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def call(self, arguments: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        """The worker's reply to ``arguments`` within ``seconds`` after it has started up.
+
+        Raises ``WorkerTimeout`` or ``WorkerDied``; the process is then dead.
+        """
+        try:
+            if not self._ready:
+                self._receive(STARTUP_SECONDS)
+                self._ready = True
+            self._send(arguments)
+            return self._receive(seconds)
+        except (WorkerTimeout, WorkerDied):
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """Kill the process and its children, and wait until it is gone. Safe to call twice."""
+        with self._lock:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def close(self) -> None:
+        """Kill the process and close its pipes. Only when no call is running."""
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                try:
+                    pipe.close()
+                except BrokenPipeError:  # the unsent rest of a request to a dead process
+                    continue
+
+    def _send(self, arguments: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(dict(arguments)).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise WorkerDied(str(error)) from error
+
+    def _receive(self, seconds: float) -> Mapping[str, Any]:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise WorkerTimeout(f"no reply within {seconds:g} s")
+                chunk = os.read(self._process.stdout.fileno(), _CHUNK)
+                if not chunk:
+                    raise WorkerDied(f"the worker of {self.target} ended")
+                self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            reply = json.loads(line)
+        except ValueError as error:
+            raise WorkerDied(f"the worker of {self.target} sent junk") from error
+        if not isinstance(reply, dict):
+            raise WorkerDied(f"the worker of {self.target} sent junk")
+        return reply

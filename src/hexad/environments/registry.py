@@ -1,0 +1,41 @@
+"""Task families by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hexad.contract.faults import UserError
+from hexad.environments.lookup import find
+from hexad.environments.protocol import TaskFamily
+
+FAMILIES = {
+    "calculator": "hexad.environments.calculator:CalculatorFamily",
+    "calculator-hard": "hexad.environments.calculator_hard:HardCalculatorFamily",
+}
+"""Built-in names."""
+
+
+def family(
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    split_options: Mapping[str, Mapping[str, Any]] | None = None,
+    workers: int = 4,
+) -> TaskFamily:
+    """The family ``name``: a built-in, or ``package.module:object``.
+
+    The object is called with ``options`` (for all splits), ``split_options`` (split name -> options
+    that override them) and ``workers`` (tool calls at once), and returns a ``TaskFamily``. Raises
+    ``UserError`` for an unknown name, a bad option, or an object that makes something else.
+    """
+    where = "task.environment"
+    factory = find(name, FAMILIES, what="environment", where=where)
+    if not callable(factory):
+        raise UserError(f"{name} cannot be called", where=where, fix="name a class or a function")
+    made = factory(dict(options or {}), dict(split_options or {}), workers)
+    if not isinstance(made, TaskFamily):
+        fix = "see hexad.environments.protocol.TaskFamily"
+        raise UserError(
+            f"{name} makes a {type(made).__name__}, no task family", where=where, fix=fix
+        )
+    return made

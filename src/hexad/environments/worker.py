@@ -1,0 +1,58 @@
+"""The process that runs isolated tools: ``python -m hexad.environments.worker module:tool``.
+
+It speaks JSON lines. Once the tool is imported it writes ``{"ready": true}``. Each line it reads is
+an object of arguments; it answers with ``{"content": text}``, with ``{"error": text}`` when the
+policy is to blame or with ``{"fault": text}`` otherwise. It exits when its standard input closes,
+also in the middle of a call, so it never outlives its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from typing import Any
+
+from hexad.environments.lookup import load_object
+from hexad.environments.tools import Tool, ToolError
+
+
+def answer(tool: Tool, line: str) -> dict[str, Any]:
+    """The reply to one request line. ``SystemExit`` passes through and ends the process."""
+    try:
+        checked = tool.arguments.model_validate_json(line)
+        return {
+            "content": tool.invoke({n: getattr(checked, n) for n in type(checked).model_fields})
+        }
+    except ToolError as error:
+        return {"error": str(error)}
+    except Exception as error:  # noqa: BLE001 - the boundary: any failure of user code is reported
+        return {"fault": f"{type(error).__name__}: {error}"}
+
+
+def _read(lines: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    os._exit(0)
+
+
+def main(target: str) -> None:
+    """Serve the tool ``target`` until standard input closes."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a tool prints must not look like a reply
+    found = load_object(target, where="worker")
+    if not isinstance(found, Tool):
+        raise TypeError(f"{target} is not a tool")
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    replies.write('{"ready": true}\n')
+    replies.flush()
+    while True:
+        replies.write(json.dumps(answer(found, lines.get())) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
