@@ -72,14 +72,16 @@ def _panel(axes: Axes, part: Part) -> None:
     if part.gate is not None:
         gate = 100 * part.gate.success
         axes.axhline(gate, color=GATE, lw=1, ls=(0, (4, 3)), label=f"gate ({gate:g} %)")
-    axes.set_title(f"{part.name}  ({part.recipe.method})", fontsize=11, loc="left")
+    method = part.recipe.method
+    title = part.name if part.name == method else f"{part.name} ({method})"
+    axes.set_title(title, fontsize=11, loc="left")
     axes.set_xlabel("demonstrations" if demonstrated else "training episodes")
     axes.set_ylim(-2, 104)
     axes.set_yticks(range(0, 101, 20))
     axes.grid(axis="y", color="#e4e7eb", lw=0.8)
     axes.set_axisbelow(True)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.xaxis.get_major_locator().set_params(nbins=5)
+    axes.locator_params(axis="x", nbins=5)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -132,10 +134,11 @@ def _hidden(axes: Axes, part: Part) -> None:
         axes.annotate(
             f"{value:.1f} %",
             (left, value),
-            xytext=(9 if first else -9, -13 if value > 50 else 9),
+            xytext=(10 if first else -10, -20 if value > 12 else 5),
             textcoords="offset points",
             ha="left" if first else "right",
             color=HIDDEN,
             fontsize=9,
             fontweight="bold",
+            bbox={"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 1},
         )

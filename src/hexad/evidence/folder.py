@@ -7,13 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hexad.contract.durable import disk_errors
 from hexad.contract.faults import UserError
 from hexad.evidence import journal
 from hexad.recipe.axes import Recipe
+from hexad.recipe.dump import tree, write
 from hexad.recipe.load import load
 from hexad.recipe.staged import Gate, Staged
 
 Row = dict[str, Any]
+_EMPTY = frozenset({"recipe.yaml", "crash.txt"})
+"""Files that a run which never began may have left."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +74,46 @@ def parts(run_dir: Path) -> list[Part]:
         found = [Part(s.name, run_dir / s.name, s.recipe, s.gate) for s in recipe.stages]
         return [part for part in found if part.folder.exists()]
     return [Part(recipe.name, run_dir, recipe)]
+
+
+def claim(run_dir: Path, recipe: Recipe | Staged, *, resume: bool) -> None:
+    """Make ``run_dir`` this recipe's folder, or check that it is the one to resume.
+
+    A folder in which nothing was written but the recipe counts as new. A resumed run keeps its
+    recipe; only ``system`` may change. Raises ``UserError`` naming the ways out.
+    """
+    path = run_dir / "recipe.yaml"
+    begun = run_dir.exists() and (
+        not run_dir.is_dir()
+        or any(p.is_file() and p.name not in _EMPTY for p in run_dir.rglob("*"))
+    )
+    if resume and not path.exists():
+        fix = "start it without --resume"
+        raise UserError("there is no run to resume here", where=str(run_dir), fix=fix)
+    if begun and not resume:
+        fix = "continue it with --resume, or choose another folder with --run"
+        raise UserError("the run folder exists already", where=str(run_dir), fix=fix)
+    if resume and (changed := _changed(load(path), recipe)):
+        shown = ", ".join(changed[:5])
+        fix = "resume with the recipe it began with, or start another run with --run"
+        raise UserError(f"the recipe differs from the run's: {shown}", where=str(path), fix=fix)
+    with disk_errors("make the run folder", run_dir):
+        run_dir.mkdir(parents=True, exist_ok=True)
+    write(recipe, path)
+
+
+def _changed(before: Recipe | Staged, now: Recipe | Staged) -> list[str]:
+    """Dotted keys whose values differ, ``system`` apart."""
+    old, new = _leaves(tree(before)), _leaves(tree(now))
+    keys = [key for key in (old | new) if old.get(key) != new.get(key)]
+    return [key for key in keys if "system" not in key.split(".")]
+
+
+def _leaves(value: Any, key: str = "") -> dict[str, Any]:
+    inner = dict(enumerate(value)) if isinstance(value, list) else value
+    if not isinstance(inner, dict) or not inner:
+        return {key: value}
+    leaves: dict[str, Any] = {}
+    for name, below in inner.items():
+        leaves |= _leaves(below, f"{key}.{name}" if key else str(name))
+    return leaves

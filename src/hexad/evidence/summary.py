@@ -75,7 +75,8 @@ def render(summary: dict[str, Any]) -> Group:
     table = Table(title=f"Summary of {summary['run']}", title_justify="left", title_style="bold")
     table.add_column("")
     for stage in summary["stages"]:
-        table.add_column(f"{stage['name']} ({stage['method']})", justify="right")
+        name, method = stage["name"], stage["method"]
+        table.add_column(name if name == method else f"{name} ({method})", justify="right")
     shown = [_lines(stage) for stage in summary["stages"]]
     for label in dict.fromkeys(label for lines in shown for label in lines):
         table.add_row(label, *(lines.get(label, "") for lines in shown))

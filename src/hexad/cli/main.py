@@ -1,0 +1,99 @@
+"""One command, ``hexad``. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from hexad.cli.report import INTERRUPTED, USERS, conclude
+from hexad.contract.faults import UserError
+
+app = typer.Typer(
+    name="hexad",
+    help="Train language-model agents from the training contract up.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+_UsageError = typer.BadParameter.__base__
+"""What the parser raises for a wrong command line; typer does not name it publicly."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Train language-model agents from the training contract up."""
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe file, plain or staged.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted overrides.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME by default.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in there.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Train by a recipe."""
+    from hexad.cli import train as command
+
+    order = command.Order(recipe, tuple(overrides or ()), run, resume)
+    if dry_run:
+        return conclude(lambda: command.dry_run(order, _console(as_json)), as_json=as_json)
+    return conclude(
+        lambda: command.train(order, _console(as_json)),
+        as_json=as_json,
+        crash_folder=lambda: command.folder(order),
+    )
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    split: Annotated[str, typer.Option(help="selection, hidden, gate or train.")] = "selection",
+    tasks: Annotated[int | None, typer.Option(min=1, help="Tasks; all by default.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure the closed-loop success of a run's newest checkpoint."""
+    from hexad.cli.evaluate import evaluate as command
+
+    def action() -> dict[str, Any]:
+        return command(run, split, tasks, _console(as_json))
+
+    return conclude(action, as_json=as_json, crash_folder=lambda: run)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in arguments
+    try:
+        code = app(args=arguments, standalone_mode=False, prog_name="hexad")
+    except _UsageError as error:  # type: ignore[misc]
+        code = _misused(error.format_message(), as_json)
+    except typer.Abort:
+        code = INTERRUPTED
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _misused(message: str, as_json: bool) -> int:
+    """The exit code of a wrong command line; without a message the help was shown."""
+    if not message:
+        return USERS
+
+    def refuse() -> dict[str, Any]:
+        raise UserError(message, where="command line", fix="see hexad --help, hexad train --help")
+
+    return conclude(refuse, as_json=as_json)
+
+
+def _console(as_json: bool) -> Console:
+    """Where people look: stdout, or stderr where stdout carries a document."""
+    return Console(stderr=as_json, quiet=as_json)

@@ -1,0 +1,92 @@
+"""``hexad train``: from a recipe file to a run folder with a summary and a curve."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hexad.cli.interrupt import Interrupts
+from hexad.cli.report import Interrupted
+from hexad.recipe.axes import Recipe
+from hexad.recipe.dump import dump, tree
+from hexad.recipe.load import load
+from hexad.recipe.presets import headline
+from hexad.recipe.staged import Staged
+
+INTERRUPTED_REASON = "interrupted"
+"""Why a run ended that was asked to stop, in what ``run.train`` returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the user asked for. ``run_dir`` is ``None`` for ``runs/NAME``."""
+
+    recipe: Path
+    overrides: tuple[str, ...] = ()
+    run_dir: Path | None = None
+    resume: bool = False
+
+    def again(self, run_dir: Path) -> str:
+        """The command line that continues this run."""
+        words = ["hexad", "train", str(self.recipe), *self.overrides]
+        return shlex.join([*words, "--run", str(run_dir), "--resume"])
+
+
+def dry_run(order: Order, console: Console) -> dict[str, Any]:
+    """Print the resolved recipe and how it departs from its preset; nothing is trained."""
+    recipe = load(order.recipe, list(order.overrides))
+    lines = headlines(recipe)
+    console.print(*(f"# {line}" for line in lines), sep="\n", highlight=False, markup=False)
+    console.print(dump(recipe), highlight=False, markup=False, soft_wrap=True, end="")
+    return {"method": lines, "recipe": tree(recipe)}
+
+
+def headlines(recipe: Recipe | Staged) -> list[str]:
+    """One line a recipe: its method, and what was modified."""
+    if isinstance(recipe, Recipe):
+        return [headline(recipe)]
+    return [f"{stage.name}: {headline(stage.recipe)}" for stage in recipe.stages]
+
+
+def folder(order: Order) -> Path:
+    """The run folder of ``order``."""
+    if order.run_dir is not None:
+        return order.run_dir
+    return Path("runs") / load(order.recipe, list(order.overrides)).name
+
+
+def train(order: Order, console: Console) -> dict[str, Any]:
+    """Train, then print the summary and draw the curve. Raises ``Interrupted`` after Ctrl-C."""
+    from hexad.evidence.folder import claim
+
+    recipe, run_dir = load(order.recipe, list(order.overrides)), folder(order)
+    claim(run_dir, recipe, resume=order.resume)
+
+    from hexad import run
+    from hexad.cli.progress import Watcher
+    from hexad.evidence.curve import draw
+    from hexad.evidence.summary import render, summarize
+
+    watcher = Watcher(console)
+    with Interrupts() as interrupts:
+        try:
+            outcome = run.train(
+                recipe,
+                run_dir,
+                resume=order.resume,
+                watcher=watcher,
+                interrupted=interrupts.requested,
+            )
+        finally:
+            watcher.close()
+    if outcome["reason"] == INTERRUPTED_REASON:
+        what = "stopped after a whole batch; everything up to it is kept"
+        raise Interrupted(what, where=str(run_dir), fix=order.again(run_dir))
+    draw(run_dir)
+    summary = {**summarize(run_dir), **outcome}
+    console.print(render(summary))
+    return summary
