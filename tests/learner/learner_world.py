@@ -14,6 +14,8 @@ from hexad.contract.reward import Reward
 from hexad.contract.segment import Segment
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict, VerdictStatus
+from hexad.learner.assemble import assemble
+from hexad.learner.assign import assign
 from hexad.learner.learner import Learner
 from hexad.recipe.axes import Recipe
 
@@ -133,3 +135,15 @@ def recipe(**sections):
 
 def parameters(learner: Learner):
     return torch.cat([p.detach().reshape(-1) for p in learner.root.parameters()])
+
+
+def train(episodes, settings, batches=1, change=None):
+    """Train a tiny float64 policy; returns the learner and the last report."""
+    learner = Learner(tiny(), settings)
+    for _ in range(batches):
+        batch = assemble(episodes)
+        if change is not None:
+            batch = change(batch)
+        scores = learner.score(batch)
+        report = learner.update(batch, scores, assign(batch, settings.credit), 0.0)
+    return learner, report

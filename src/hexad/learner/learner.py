@@ -162,7 +162,8 @@ class Learner:
         valid = batch.action & (batch.weight > 0) & counted[batch.token_episode]
         index = index_of(batch, valid)
         old = scores.old.logprob if scores.old is not None else None
-        work = _Work(batch, index, credit.advantage.detach(), old, progress)
+        advantage = torch.where(valid, credit.advantage.detach(), 0.0)
+        work = _Work(batch, index, advantage, old, progress)
         lengths = torch.zeros(len(batch.episodes), dtype=torch.int64)
         lengths.index_add_(0, index.episode, batch.action.to(torch.int64))
         work.statistics.shared("length/action_tokens", lengths)
@@ -171,9 +172,9 @@ class Learner:
         if scores.old is not None:
             work.forward_tokens += len(batch.ids)
             if scores.old.entropy is not None:
-                work.statistics.shared("entropy", scores.old.entropy[batch.action])
+                work.statistics.shared("entropy", scores.old.entropy[valid])
         if scores.sampled is not None:
-            mask = batch.action & scores.sampled.logprob.isfinite()
+            mask = valid & scores.sampled.logprob.isfinite()
             log = ratio.engine(sampled=scores.sampled.logprob, behaviour=batch.behaviour, mask=mask)
             work.statistics.shared("log_ratio/engine", log[mask])
             work.statistics.shared("mismatch/engine", log[mask].abs())
@@ -186,9 +187,7 @@ class Learner:
         """
         coefficient = torch.zeros(len(part), dtype=torch.float64)
         coefficient[part] = coefficients(work.index.take(part), self.reduction)
-        pushes = coefficient * work.advantage != 0 if self.objective.ratio else coefficient != 0
-        rows = torch.unique(work.index.row[part])
-        live = torch.isin(rows, torch.unique(work.index.row[pushes]))
+        rows, live = self._live(work, part, coefficient)
         lively, idle = (part & torch.isin(work.index.row, rows[which]) for which in (live, ~live))
         self.stepper.zero()
         totals = torch.zeros(3, dtype=torch.float64)
@@ -215,9 +214,18 @@ class Learner:
             work.rate = self.stepper.step(norm, work.progress)
         work.steps += 1
         work.loss_tokens += int(part.sum())
-        work.statistics.shared("loss", torch.tensor([loss]))
+        work.statistics.shared("loss", torch.tensor([loss], dtype=torch.float64))
         work.statistics.shared("grad_norm", norm)
         return True
+
+    def _live(self, work: _Work, part: Tensor, coefficient: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of ``part``, and bool: some token's coefficient times advantage is not zero.
+
+        The others' gradient is exactly zero; their tokens are in the denominators all the same.
+        """
+        rows = torch.unique(work.index.row[part])
+        pushes = coefficient * work.advantage != 0 if self.objective.ratio else coefficient != 0
+        return rows, torch.isin(rows, torch.unique(work.index.row[pushes]))
 
     @property
     def _observes_idle(self) -> bool:

@@ -1,0 +1,119 @@
+"""Two real processes over gloo, against one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from learner_world import parameters, random_episodes, recipe, tiny
+
+from hexad.learner.assemble import assemble
+from hexad.learner.assign import assign
+from hexad.learner.learner import Learner
+from hexad.learner.ranks import Gloo, Single
+
+SETTINGS = {
+    "clip": recipe(
+        action={"denominator": "prompt", "inner": "token"},
+        update={"minibatches": 2, "epochs": 2, "target_kl": 10.0},
+        system={"micro_batch_tokens": 60},
+    ),
+    "single step": recipe(),
+    "nll": recipe(
+        action={"denominator": "token"}, update={"surrogate": "nll"}, credit={"estimator": "none"}
+    ),
+}
+
+
+def train(ranks, name):
+    settings = SETTINGS[name]
+    learner = Learner(tiny(), settings, ranks)
+    for number in range(2):
+        batch = assemble(random_episodes(number))
+        credit = assign(batch, settings.credit)
+        report = learner.update(batch, learner.score(batch), credit, 0.0)
+    return learner, report
+
+
+def facts(learner, report):
+    return {
+        "scalars": dict(report.scalars),
+        "counts": [report.train_tokens, report.loss_tokens, report.forward_tokens],
+        "tallies": {k: [t.count, t.sum, t.low, t.high] for k, t in report.tallies.items()},
+        "parameters": parameters(learner).tolist(),
+    }
+
+
+def main(rank, size, folder):
+    torch.set_num_threads(1)
+    ranks = Gloo(rank, size, f"file://{folder}/meet", timeout=120.0)
+    found = {name: facts(*train(ranks, name)) for name in SETTINGS}
+    data = bytes(range(rank + 1)) * 3
+    cell = torch.tensor([rank + 0.5], dtype=torch.float64)
+    ranks.sum_([cell])
+    found["wire"] = {
+        "gather": [list(part) for part in ranks.gather(data)],
+        "empty": [list(part) for part in ranks.gather(b"")],
+        "broadcast": list(ranks.broadcast_bytes(b"zero" if rank == 0 else None)),
+        "nothing": list(ranks.broadcast_bytes(b"" if rank == 0 else None)),
+        "float": ranks.broadcast_float(0.1 + rank),
+        "sum": float(cell),
+    }
+    ranks.barrier()
+    ranks.close()
+    Path(folder, f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gloo")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__]
+    started = [
+        subprocess.Popen([*command, str(rank), "2", str(folder)], env=environment)
+        for rank in range(2)
+    ]
+    assert [process.wait(timeout=200) for process in started] == [0, 0]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_two_ranks_make_the_step_of_one(pair, name):
+    learner, report = train(Single(), name)
+    alone = facts(learner, report)
+    for rank in pair:
+        found = rank[name]
+        assert np.allclose(found["parameters"], alone["parameters"], rtol=0, atol=1e-9)
+        assert found["scalars"] == pytest.approx(alone["scalars"], abs=1e-9)
+        assert found["counts"] == alone["counts"]
+        assert found["tallies"].keys() == alone["tallies"].keys()
+        for key, values in found["tallies"].items():
+            assert values == pytest.approx(alone["tallies"][key], abs=1e-9), key
+    assert pair[0][name] == pair[1][name]
+
+
+def test_bytes_and_numbers_cross_exactly(pair):
+    for rank in pair:
+        assert rank["wire"] == {
+            "gather": [[0, 0, 0], [0, 1, 0, 1, 0, 1]],
+            "empty": [[], []],
+            "broadcast": list(b"zero"),
+            "nothing": [],
+            "float": 0.1,
+            "sum": 2.0,
+        }
+
+
+def test_one_process_is_its_own_group():
+    ranks = Single()
+    assert ranks.gather(b"x") == [b"x"] and ranks.broadcast_bytes(b"y") == b"y"
+    with pytest.raises(ValueError, match="nothing to broadcast"):
+        ranks.broadcast_bytes(None)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
