@@ -245,6 +245,11 @@ def test_a_torn_last_line_is_not_a_row_and_a_broken_one_is_named(tmp_path):
     with open(path, "ab") as file:
         file.write(b'{"a": ')
     assert journal.rows(path) == [{"a": 1}]
+    journal.append(path, {"a": 3})
+    assert path.read_bytes() == b'{"a":1}\n{"a":3}\n'
+    path.write_bytes(b'{"torn')
+    journal.append(path, {"a": 4})
+    assert journal.rows(path) == [{"a": 4}]
     path.write_bytes(b'{"a": \n{"a": 2}\n')
     with pytest.raises(UserError, match="broken") as caught:
         journal.rows(path)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from hexad.contract.episode import Episode
 from hexad.contract.events import EpisodeDone, Evaluated, Sink, Timed, ignore
@@ -14,11 +12,9 @@ from hexad.contract.task import Split
 from hexad.evidence import journal
 from hexad.evidence.exam import Evaluation, tabulate
 from hexad.evidence.ledger import EVALUATION_PHASE
-from hexad.rollout.plan import EpisodePlan, plan_tasks
+from hexad.rollout.collect import collect
+from hexad.rollout.plan import plan_tasks
 from hexad.rollout.world import World
-
-Collect: TypeAlias = Callable[[Sequence[EpisodePlan], World], Sequence[Episode]]
-"""Runs plans to their ends and returns the episodes in the order of the plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +32,16 @@ class Question:
 
 
 def evaluate(
-    question: Question, world: World, collect: Collect, *, folder: Path, sink: Sink = ignore
+    question: Question, world: World, *, folder: Path, rows: int = 256, sink: Sink = ignore
 ) -> Evaluation:
     """Try the tasks once each and add a row to ``evaluation.jsonl`` in ``folder``.
 
     ``world.feedback`` must hold a verifier object of its own, never the one that training uses. A
     use of ``hidden`` is written to ``hidden.jsonl`` before it begins; that log is never rewound.
-    ``sink`` receives the episodes (purpose ``evaluation``), the seconds and the result. Raises
-    ``UserError`` when the split holds fewer tasks, ``ValueError`` without feedback.
+    At most ``rows`` episodes are live at once. ``sink`` receives the episodes (purpose
+    ``evaluation``), then the seconds and the result. ``family.stratum`` may name the key of a
+    task's data by which success is broken down. Raises ``UserError`` when the split holds fewer
+    tasks, ``ValueError`` without feedback.
     """
     if world.feedback is None:
         raise ValueError("an evaluation needs a verifier")
@@ -55,12 +53,14 @@ def evaluate(
         journal.append(folder / journal.HIDDEN, use)
     name = world.family.name
     plans = plan_tasks(tasks, 1, prefix=f"{split}-", seed=question.seed, environment=name)
-    episodes = collect(plans, world)
+
+    def done(episode: Episode) -> None:
+        sink(EpisodeDone(question.version, episode, purpose="evaluation"))
+
+    episodes = collect(plans, world, rows=rows, done=done)
     key = getattr(world.family, "stratum", "stratum")
     strata = {t.task_id: f"{key} {t.data[key]}" for t in tasks if key in t.data}
     result = tabulate(split, question.version, episodes, strata)
-    for episode in episodes:
-        sink(EpisodeDone(question.version, episode, purpose="evaluation"))
     seconds = time.perf_counter() - started
     row = result.row() | {
         "verifier": world.feedback.digest,

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hexad.contract.digest import canonical_json
 from hexad.contract.durable import disk_errors
@@ -23,9 +23,15 @@ HIDDEN = "hidden.jsonl"
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
-    """Add ``row`` and force it to disk. Non-finite numbers are refused (``ValueError``)."""
+    """Add ``row`` and force it to disk. Non-finite numbers are refused (``ValueError``).
+
+    A torn last line, left by a kill, is cut off first: it was never a row.
+    """
     line = canonical_json(row).encode() + b"\n"
-    with disk_errors(f"append to {path.name}", path), open(path, "ab") as file:
+    with disk_errors(f"append to {path.name}", path), open(path, "a+b") as file:
+        if file.tell() and not _ends_whole(file):
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
@@ -53,3 +59,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def hidden_uses(folder: Path) -> int:
     """How often the hidden tasks were run in this run folder, interrupted runs included."""
     return len(rows(folder / HIDDEN))
+
+
+def _ends_whole(file: BinaryIO) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
