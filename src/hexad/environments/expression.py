@@ -106,8 +106,10 @@ class Grammar:
             numbers.append(number)
             operators.append(op)
         drawn = Expression(tuple(numbers), tuple(operators))
-        within = all(abs(o.result) <= BOUND for o in drawn.solve(precedence=self.precedence))
-        return drawn if within else None
+        return drawn if self.high ** (count + 1) <= BOUND or self._within(drawn) else None
+
+    def _within(self, drawn: Expression) -> bool:
+        return all(abs(o.result) <= BOUND for o in drawn.solve(precedence=self.precedence))
 
     def _number(self, rng: random.Random) -> int:
         return self.low + int(rng.random() * (self.high - self.low + 1))
