@@ -42,7 +42,7 @@ def version_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
     for segment in episode.segments:
         if not len(segment.version) == len(segment.action) == len(segment.weight):
             continue
-        known = segment.action & (segment.version != NO_VERSION)
+        known = segment.action & (segment.version > NO_VERSION)
         sampled |= set(segment.version[known].tolist())
         trained |= set(segment.version[known & (segment.weight > 0)].tolist())
     if episode.actor is not Actor.POLICY or not sampled:

@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 from hexad.contract.arrow import require_schema
 from hexad.contract.durable import disk_errors, write_whole
 from hexad.contract.faults import UserError
+from hexad.contract.fingerprint import fingerprint
 
+_DIGEST = b"hexad_digest"
 _NAME = re.compile(r"part-(\d+)(?:-(\d+))?\.parquet")
 
 
@@ -46,9 +48,17 @@ class Part:
         return self.last - self.first + 1
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The table, or some columns of it. Raises ``UserError`` naming a torn or foreign file."""
+        """The table, or some columns of it. Raises ``UserError`` naming a torn or foreign file.
+
+        The digest of the values is compared where all columns are read.
+        """
         with self._open() as file:
-            return file.read(columns=columns)
+            table = file.read(columns=columns)
+            if columns is None and fingerprint(table).encode() != table.schema.metadata.get(
+                _DIGEST
+            ):
+                raise pa.ArrowInvalid("the values do not have the recorded digest")
+            return table
 
     def rows(self) -> int:
         """Number of episodes, from the footer alone. Raises as :meth:`read` does."""
@@ -59,11 +69,13 @@ class Part:
         """Write ``table`` whole or not at all. Raises ``UserError`` when the disk is full."""
         sink = pa.BufferOutputStream()
         # A dictionary would merge NaNs of different bits, and 0.0 with -0.0.
+        metadata = {**(table.schema.metadata or {}), _DIGEST: fingerprint(table)}
+        stamped = table.replace_schema_metadata(metadata)
         exact = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
-        with pq.ParquetWriter(sink, table.schema, **exact) as writer:
+        with pq.ParquetWriter(sink, stamped.schema, **exact) as writer:
             # An empty part has no row group at all: readers divide by the first one's rows.
             if table.num_rows:
-                writer.write_table(table)
+                writer.write_table(stamped)
         with disk_errors(f"store the episodes of {self._shown()}", self.path):
             write_whole(self.path, memoryview(sink.getvalue()), "store")
 

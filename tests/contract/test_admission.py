@@ -1,0 +1,226 @@
+"""Admission: every reason is reached by one hand-made fault, and by nothing else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from builders import episode, expert, provenance, segment
+from fixtures.episodes import BAD, BAD_TOGETHER, DEMONSTRATION, GOOD, STRICT
+from hexad.contract.admission import Needs, Reason, admit, admit_group
+from hexad.contract.arrow import to_ipc
+from hexad.contract.ending import Ending, EndingKind
+from hexad.contract.verdict import VerdictStatus
+
+
+def reasons(violations):
+    return [violation.reason for violation in violations]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_episode_passes_the_strictest_demands(name):
+    assert admit(GOOD[name], STRICT) == []
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_each_fault_gives_exactly_its_reason(name):
+    case = BAD[name]
+    found = admit(case.episode, case.needs)
+    assert set(reasons(found)) == {case.reason}, found
+    assert all(violation.where and violation.detail for violation in found)
+
+
+@pytest.mark.parametrize("name", BAD_TOGETHER)
+def test_each_fault_between_episodes_gives_exactly_its_reason(name):
+    episodes, reason = BAD_TOGETHER[name]
+    assert set(reasons(admit_group(episodes, STRICT))) == {reason}
+
+
+def test_every_reason_has_a_case():
+    covered = {case.reason for case in BAD.values()} | {r for _, r in BAD_TOGETHER.values()}
+    assert covered == set(Reason)
+
+
+CODES = """
+both_endings decreasing_version digest_mismatch duplicate_episode duplicate_member empty_action
+ending_flags environment_fault future_version infrastructure_fault invalid_score invalid_weight
+length_mismatch logprob_off_action mask_mismatch missing_digest missing_logprob missing_version
+mixed_provenance mixed_tasks no_final_observation nonfinite_logprob nonfinite_reward not_closed
+orphan_version positive_logprob reward_owner schema span_table stale_version unequal_initial_state
+unpinned_digest unrecorded_version unreplayable_segment unscored user_cancel version_off_action
+weight_off_action wrong_split
+"""
+
+
+def test_reason_codes_are_stable():
+    # Ledgers of old runs hold these words: one may be added, none renamed.
+    assert sorted(map(str, Reason)) == CODES.split()
+
+
+def test_good_episodes_fit_together():
+    assert admit_group(list(GOOD.values()), STRICT) == []
+    assert admit_group([], STRICT) == []
+
+
+def test_admission_changes_nothing():
+    episodes = [
+        *GOOD.values(),
+        *(case.episode for case in BAD.values() if case.reason is not Reason.LENGTH_MISMATCH),
+    ]
+    before = to_ipc(episodes)
+    for case in BAD.values():
+        admit(case.episode, case.needs)
+    for good in GOOD.values():
+        admit(good, STRICT)
+    admit_group(episodes, STRICT)
+    assert to_ipc(episodes) == before
+
+
+def test_all_faults_of_one_episode_are_listed():
+    both = replace(BAD["nan_logprob"].episode, ending=Ending(EndingKind.TERMINAL, True, True))
+    demands = replace(STRICT, final_observation=False)
+    assert set(reasons(admit(both, demands))) == {Reason.MISSING_LOGPROB, Reason.BOTH_ENDINGS}
+
+
+def test_violation_names_the_first_token_and_counts_all():
+    values = segment().logprob.copy()
+    values[[6, 7, 13]] = np.nan
+    found = admit(
+        episode(
+            segments=(
+                segment(logprob=-1.0),
+                replace(segment(), logprob=values, parent=0, origin="x"),
+            )
+        ),
+        STRICT,
+    )
+    assert [(v.where, v.detail) for v in found] == [
+        ("segments[1].logprob[6]", "no behaviour log-prob (3 tokens)")
+    ]
+
+
+def test_demonstrations_pass_for_imitation_only():
+    assert admit(DEMONSTRATION, Needs.for_sft()) == []
+    assert admit(DEMONSTRATION, Needs.for_sft({"tokenizer": "tokenizer-1"})) == []
+    assert set(reasons(admit(DEMONSTRATION, Needs()))) == {
+        Reason.UNSCORED,
+        Reason.MISSING_LOGPROB,
+        Reason.MISSING_VERSION,
+    }
+
+
+def test_imitation_still_refuses_another_tokenizer_and_faults():
+    wrong = admit(DEMONSTRATION, Needs.for_sft({"tokenizer": "tokenizer-2"}))
+    assert reasons(wrong) == [Reason.DIGEST_MISMATCH]
+    fault = expert(ending=Ending.of(EndingKind.ENVIRONMENT_ERROR))
+    assert reasons(admit(fault, Needs.for_sft())) == [Reason.ENVIRONMENT_FAULT]
+
+
+def test_policy_episodes_serve_imitation_too():
+    assert all(admit(good, Needs.for_sft()) == [] for good in GOOD.values())
+
+
+@pytest.mark.parametrize("kind", EndingKind)
+def test_usual_flags_of_every_kind_are_consistent(kind):
+    found = reasons(admit(episode(ending=Ending.of(kind)), Needs()))
+    assert Reason.ENDING_FLAGS not in found and Reason.BOTH_ENDINGS not in found
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        EndingKind.PAUSED,
+        EndingKind.USER_CANCEL,
+        EndingKind.ENVIRONMENT_ERROR,
+        EndingKind.INFRASTRUCTURE_ERROR,
+    ],
+)
+def test_what_is_no_outcome_may_set_no_flag(kind):
+    found = reasons(admit(episode(ending=Ending(kind, True, False)), Needs()))
+    assert Reason.ENDING_FLAGS in found
+
+
+def test_environment_rule_may_truncate_an_invalid_action():
+    for flags in ((True, False), (False, True)):
+        ending = Ending(EndingKind.INVALID_ACTION, *flags)
+        assert admit(episode(ending=ending), Needs()) == []
+
+
+def test_truncated_without_bootstrap_may_end_in_an_action():
+    cut = episode(ending=Ending.of(EndingKind.TRUNCATED_TOKENS))
+    assert admit(cut, replace(STRICT, final_observation=False)) == []
+
+
+@pytest.mark.parametrize("status", [s for s in VerdictStatus if "error" in s or "failure" in s])
+def test_unscored_verdict_is_never_a_reward_even_with_a_score(status):
+    # O16: a grader that broke but left a number behind has judged nothing.
+    judged = replace(episode().verdict, status=status, score=0.0)
+    assert reasons(admit(episode(verdict=judged), Needs())) == [Reason.UNSCORED]
+
+
+VERSIONS = {0: "w0", 1: "w1", 2: "w2", 3: "w3"}
+
+
+def rollout(*versions):
+    """An episode whose sampled tokens have these versions."""
+    part = segment((("user", 1), ("text", len(versions))))
+    values = np.array([-1, *versions], np.int32)
+    known = tuple((v, VERSIONS[v]) for v in sorted(set(versions)))
+    return episode(segments=(replace(part, version=values),), provenance=provenance(versions=known))
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(3, "R1 R2 R3 R4"), (2, "R2 R3 R4"), (1, "R4"), (0, "R4")]
+)
+def test_lag_is_learner_minus_oldest_trained_token(limit, kept):
+    # O14, learner at version 3.
+    rollouts = {
+        "R1": rollout(0, 0, 0),
+        "R2": rollout(1, 1, 3),
+        "R3": rollout(1, 1),
+        "R4": rollout(3, 3),
+    }
+    needs = Needs(max_lag=limit, learner_version=3, lineage=VERSIONS)
+    found = {name: reasons(admit(made, needs)) for name, made in rollouts.items()}
+    assert " ".join(name for name, why in found.items() if not why) == kept
+    assert {tuple(why) for why in found.values() if why} <= {(Reason.STALE_VERSION,)}
+
+
+def test_untrained_tokens_do_not_age_an_episode():
+    old = rollout(0, 3, 3)
+    needs = Needs(max_lag=0, learner_version=3, lineage=VERSIONS)
+    assert reasons(admit(old, needs)) == [Reason.STALE_VERSION]
+    part = replace(old.segments[0], weight=[0.0, 0.0, 1.0, 1.0])
+    assert admit(replace(old, segments=(part,)), needs) == []
+
+
+def test_stale_violation_tells_the_lag():
+    found = admit(rollout(1, 1, 3), Needs(max_lag=1, learner_version=3))
+    assert found[0].detail == "lag 2 of version 1 at learner version 3, limit 1"
+
+
+def test_parts_that_agree_per_environment_may_differ_between_them():
+    first = episode(0)
+    second = episode(
+        1,
+        group_id="g",
+        environment="search",
+        task_id="t",
+        provenance=provenance(environment="e2", tools="t2", verifier="v2"),
+    )
+    assert admit_group([first, second], STRICT) == []
+    third = replace(second, provenance=provenance(tokenizer="other"))
+    assert reasons(admit_group([first, third], STRICT)) == [Reason.MIXED_PROVENANCE]
+
+
+def test_equal_task_ids_of_two_environments_are_two_tasks():
+    pair = [episode(0), episode(1, environment="search")]
+    assert reasons(admit_group(pair, STRICT)) == [Reason.MIXED_TASKS]
+
+
+def test_imitation_may_mix_weights_but_not_templates():
+    fork = episode(1, provenance=provenance(versions=((0, "fork-0"),)))
+    assert admit_group([episode(0), fork], Needs.for_sft()) == []
+    other = episode(1, provenance=provenance(template="other"))
+    found = admit_group([episode(0), other], Needs.for_sft())
+    assert [(v.reason, v.where) for v in found] == [(Reason.MIXED_PROVENANCE, "batch: template")]
