@@ -1,0 +1,169 @@
+"""From a name to a policy: built-in, a Hugging Face folder or id, a run, or a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from hexad.contract.faults import UserError
+from hexad.contract.sampling import Sampling
+from hexad.policy import builtin
+from hexad.policy.policy import Policy
+from hexad.policy.seams import Seams
+from hexad.policy.template import Template
+from hexad.policy.transforms import require_replayable
+
+_WHERE = "policy.model"
+_UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
+"""What transformers raises for a folder that it cannot open."""
+_STEP = re.compile(r"step_(\d+)")
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def load_policy(model: str, *, seed: int, dtype: torch.dtype = torch.float32) -> Policy:
+    """Load ``model``: ``builtin:tiny``, ``builtin:small``, a folder, or a Hugging Face id.
+
+    A folder is a Hugging Face model, a Hexad run (its newest whole checkpoint) or one checkpoint.
+    ``seed`` initialises a built-in model and touches no global random state; ``dtype`` is the type
+    of the weights. Nothing but safetensors is read and no code of a model is run. Raises
+    ``UserError`` for a model that is missing, broken, without a usable chat template, or whose
+    ``generation_config`` cannot be replayed.
+    """
+    if model.startswith(builtin.PREFIX):
+        tokenizer = builtin.tokenizer()
+        shape = model.removeprefix(builtin.PREFIX)
+        network = builtin.model(shape, vocabulary=len(tokenizer), seed=seed).to(dtype)
+        ends = [tokenizer.convert_tokens_to_ids(builtin.END_OF_TEXT)]
+    else:
+        source, local = _source(model)
+        tokenizer, network = _open(source, local, model, dtype)
+        ends = _stop_ids(network.generation_config)
+    if len(tokenizer) > network.config.vocab_size:
+        raise UserError(
+            f"the tokenizer has {len(tokenizer)} ids, the model {network.config.vocab_size}",
+            where=model,
+            fix="use the tokenizer that the model was trained with",
+        )
+    require_replayable(Sampling(), network.generation_config)
+    turn_end = _turn_end(tokenizer, model)
+    return Policy(
+        model=network.eval(),
+        tokenizer=tokenizer,
+        name=model,
+        stop_ids=tuple(sorted({*ends, turn_end})),
+        max_context=int(network.config.max_position_embeddings),
+    )
+
+
+def _source(model: str) -> tuple[str, bool]:
+    """Where to load from, and whether it is a folder here."""
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return str(_inside(folder)), True
+    parent_here = len(folder.parts) > 1 and folder.parent.is_dir()
+    if model.startswith((".", "/", "~")) or parent_here or not _HUB_ID.fullmatch(model):
+        raise UserError(
+            f"there is no model {model}",
+            where=_WHERE,
+            fix=f"tried the folder {folder.absolute()}; give an existing folder, a Hugging Face id, "
+            "builtin:tiny or builtin:small",
+        )
+    return model, False
+
+
+def _inside(folder: Path) -> Path:
+    """The Hugging Face folder that ``folder`` (a run, a checkpoint or a model) stands for."""
+    if (folder / "checkpoints").is_dir():
+        steps = {
+            int(match[1]): path
+            for path in (folder / "checkpoints").iterdir()
+            if (match := _STEP.fullmatch(path.name)) and (path / "manifest.json").is_file()
+        }
+        if not steps:
+            raise UserError(
+                f"the run {folder} has no whole checkpoint",
+                where=f"{_WHERE}: looked for {folder}/checkpoints/step_*/manifest.json",
+                fix="let the run reach its first checkpoint",
+            )
+        return steps[max(steps)] / "policy"
+    if (folder / "policy").is_dir() and not (folder / "config.json").exists():
+        if not (folder / "manifest.json").is_file():
+            raise UserError(
+                f"the checkpoint {folder} is not whole: it has no manifest.json",
+                where=_WHERE,
+                fix="use another checkpoint of the run, or the run folder itself",
+            )
+        return folder / "policy"
+    return folder
+
+
+def _open(
+    source: str, local: bool, model: str, dtype: torch.dtype
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    """Open a folder, or an id: first from the local cache, then from the hub."""
+    offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    tries = (True,) if local or offline else (True, False)
+    for only_local in tries:
+        try:
+            return _pretrained(source, only_local, dtype)
+        except _UNREADABLE as error:
+            last = error
+    place = f"the folder {Path(source).absolute()}" if local else "the local Hugging Face cache"
+    tried = place if len(tries) == 1 else f"{place}, then the hub"
+    said = str(last).strip().splitlines() or [type(last).__name__]
+    raise UserError(
+        f"the model {model} cannot be loaded: {said[0]}",
+        where=_WHERE,
+        fix=f"tried {tried}; give a folder with config.json, safetensors and tokenizer.json, a "
+        "Hugging Face id, a Hexad run, builtin:tiny or builtin:small",
+    ) from last
+
+
+def _pretrained(
+    source: str, only_local: bool, dtype: torch.dtype
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    safe: dict[str, Any] = {"local_files_only": only_local, "trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(source, **safe)
+    if not tokenizer.is_fast:
+        raise ValueError("its tokenizer has no fast (tokenizer.json) form")
+    with torch.random.fork_rng(devices=[]):
+        network, report = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            output_loading_info=True,
+            **safe,
+        )
+    if report["missing_keys"]:
+        missing = ", ".join(sorted(report["missing_keys"])[:3])
+        raise ValueError(f"its weights lack {missing}")
+    return tokenizer, network
+
+
+def _stop_ids(generation_config: Any) -> list[int]:
+    ends = getattr(generation_config, "eos_token_id", None)
+    if ends is None:
+        return []
+    return [int(end) for end in ends] if isinstance(ends, list | tuple) else [int(ends)]
+
+
+def _turn_end(tokenizer: PreTrainedTokenizerBase, model: str) -> int:
+    if not tokenizer.chat_template:
+        raise UserError(
+            f"the model {model} has no chat template",
+            where=_WHERE,
+            fix="put the chat_template.jinja of its instruction-tuned form into its folder",
+        )
+    return Seams(Template(tokenizer, ())).turn_end
