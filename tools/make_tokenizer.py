@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 ASSETS = Path(__file__).resolve().parents[1] / "src" / "hexad" / "policy" / "assets"
 VOCABULARY = 512

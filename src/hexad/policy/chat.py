@@ -49,6 +49,8 @@ class Chat:
         self.stop_ids = tuple(stop_ids)
         self._template = Template(tokenizer, self.tools)
         self._seams = Seams(self._template)
+        self._opening = self._template.ids(self._seams.opening)
+        self._separator = len(self._template.ids(self._seams.close)) - 1
         self.turn_end = self._seams.turn_end
         if self.turn_end not in self.stop_ids:
             raise ValueError(f"the close token {self.turn_end} is not among the stop ids")
@@ -93,17 +95,22 @@ class Chat:
     def encode(self, turn: AssistantTurn) -> Ints:
         """int32: the canonical ids of an expert's turn, up to its close token.
 
-        Raises ``ValueError`` for a turn with a malformed call, which has no canonical form.
+        Raises ``ValueError`` for a turn with a malformed call, which has no canonical form, and
+        ``UserError`` where the template drops text that stands beside calls.
         """
         if any(call.error is not None for call in turn.tool_calls):
             raise ValueError("a turn with a malformed tool call cannot be encoded")
         text = self._seams.turn(turn.message())
-        opening = self._template.ids(self._seams.opening)
+        if turn.content.strip() not in text:
+            raise UserError(
+                "the chat template drops the text of a turn with tool calls",
+                where=WHERE,
+                fix="demonstrate tool calls without text beside them",
+            )
         whole = self._template.ids(self._seams.opening + text)
-        aligned = np.array_equal(whole[: len(opening)], opening)
-        ids = whole[len(opening) :] if aligned else self._template.ids(text)
-        separator = len(self._template.ids(self._seams.close)) - 1
-        return frozen(ids[: len(ids) - separator], np.int32)
+        aligned = np.array_equal(whole[: len(self._opening)], self._opening)
+        ids = whole[len(self._opening) :] if aligned else self._template.ids(text)
+        return frozen(ids[: len(ids) - self._separator], np.int32)
 
     def decode(self, segments: Iterable[Segment]) -> tuple[Message, ...]:
         """The transcript, rebuilt from stored ids and spans: each span speaks with its own voice.
@@ -146,7 +153,7 @@ class Chat:
         """Compare two turns in one render with the same two turns appended piece by piece."""
         calls = (ToolCall(self.tools[0].name, {}),) if self.tools else ()
         answer = Message(Role.TOOL, "1", self.tools[0].name) if calls else QUESTION
-        turns = [AssistantTurn(THOUGHT, calls), AssistantTurn(PLAIN)]
+        turns = [AssistantTurn("" if calls else THOUGHT, calls), AssistantTurn(PLAIN)]
         whole = [QUESTION, turns[0].message(), answer, turns[1].message()]
         expected = self._template.text(whole, header=False)
         pieces = [self.prompt([QUESTION]).ids]

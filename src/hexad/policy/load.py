@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -20,6 +21,7 @@ from hexad.contract.faults import UserError
 from hexad.contract.sampling import Sampling
 from hexad.policy import builtin
 from hexad.policy.policy import Policy
+from hexad.policy.quiet import quiet
 from hexad.policy.seams import Seams
 from hexad.policy.template import Template
 from hexad.policy.transforms import require_replayable
@@ -27,6 +29,10 @@ from hexad.policy.transforms import require_replayable
 _WHERE = "policy.model"
 _UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
 """What transformers raises for a folder that it cannot open."""
+_CHOICES = (
+    "give a folder with config.json, safetensors and tokenizer.json, a Hugging Face id, "
+    "a Hexad run, builtin:tiny or builtin:small"
+)
 _STEP = re.compile(r"step_(\d+)")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -49,21 +55,30 @@ def load_policy(model: str, *, seed: int, dtype: torch.dtype = torch.float32) ->
         source, local = _source(model)
         tokenizer, network = _open(source, local, model, dtype)
         ends = _stop_ids(network.generation_config)
-    if len(tokenizer) > network.config.vocab_size:
+    rows = network.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
         raise UserError(
-            f"the tokenizer has {len(tokenizer)} ids, the model {network.config.vocab_size}",
+            f"the tokenizer has {len(tokenizer)} ids, the model {rows}",
             where=model,
             fix="use the tokenizer that the model was trained with",
         )
     require_replayable(Sampling(), network.generation_config)
-    turn_end = _turn_end(tokenizer, model)
-    return Policy(
-        model=network.eval(),
-        tokenizer=tokenizer,
-        name=model,
-        stop_ids=tuple(sorted({*ends, turn_end})),
-        max_context=int(network.config.max_position_embeddings),
+    stop_ids = sorted({*ends, _turn_end(tokenizer, model)})
+    network.generation_config = GenerationConfig(
+        eos_token_id=stop_ids, pad_token_id=tokenizer.pad_token_id
     )
+    return Policy(network.eval(), tokenizer, model, tuple(stop_ids), _max_context(network, model))
+
+
+def _max_context(network: PreTrainedModel, model: str) -> int:
+    positions = getattr(network.config.get_text_config(), "max_position_embeddings", None)
+    if positions is None:
+        raise UserError(
+            f"the model {model} does not say how long its context may be",
+            where="config.json: max_position_embeddings",
+            fix="use a model with a declared number of positions",
+        )
+    return int(positions)
 
 
 def _source(model: str) -> tuple[str, bool]:
@@ -76,8 +91,7 @@ def _source(model: str) -> tuple[str, bool]:
         raise UserError(
             f"there is no model {model}",
             where=_WHERE,
-            fix=f"tried the folder {folder.absolute()}; give an existing folder, a Hugging Face id, "
-            "builtin:tiny or builtin:small",
+            fix=f"tried the folder {folder.absolute()}; {_CHOICES}",
         )
     return model, False
 
@@ -125,8 +139,7 @@ def _open(
     raise UserError(
         f"the model {model} cannot be loaded: {said[0]}",
         where=_WHERE,
-        fix=f"tried {tried}; give a folder with config.json, safetensors and tokenizer.json, a "
-        "Hugging Face id, a Hexad run, builtin:tiny or builtin:small",
+        fix=f"tried {tried}; {_CHOICES}",
     ) from last
 
 
@@ -137,7 +150,7 @@ def _pretrained(
     tokenizer = AutoTokenizer.from_pretrained(source, **safe)
     if not tokenizer.is_fast:
         raise ValueError("its tokenizer has no fast (tokenizer.json) form")
-    with torch.random.fork_rng(devices=[]):
+    with quiet(), torch.random.fork_rng(devices=[]):
         network, report = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=dtype,

@@ -102,14 +102,14 @@ class Parser:
     def _by_token(self, body: list[int]) -> Iterator[_Region]:
         assert self.syntax is not None
         opening, closing = self.syntax.open_id, self.syntax.close_id
-        position = 0
-        while opening in body[position:]:
-            start = body.index(opening, position)
-            closed = closing is not None and closing in body[start + 1 :]
-            inner = body.index(closing, start + 1) if closed else len(body)
-            position = inner + 1 if closed else inner
+        start = _index(body, opening, 0)
+        while start < len(body):
+            inner = _index(body, closing, start + 1)
+            closed = inner < len(body)
+            end = inner + 1 if closed else inner
             text = self.text(body[start + 1 : inner])
-            yield _Region(start, position, text, closed or closing is None)
+            yield _Region(start, end, text, closed or closing is None)
+            start = _index(body, opening, end)
 
     def _by_text(self, body: list[int]) -> Iterator[_Region]:
         covered = 0
@@ -163,6 +163,11 @@ class Parser:
             return [_broken(f"not valid JSON: {error}", region.text)]
         items = value if isinstance(value, list) and value else [value]
         return [_call(item, self.syntax.arguments, region.text) for item in items]
+
+
+def _index(ids: list[int], wanted: int | None, start: int) -> int:
+    """Where ``wanted`` comes next, or the length."""
+    return next((at for at in range(start, len(ids)) if ids[at] == wanted), len(ids))
 
 
 def _call(value: Any, key: str, raw: str) -> ToolCall:

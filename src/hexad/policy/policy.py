@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hexad.contract.digest import digest
 from hexad.contract.messages import ToolSchema
 from hexad.policy.chat import Chat
+from hexad.policy.quiet import quiet
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +66,6 @@ class Policy:
 
         ``generation_config`` carries the stop ids, so that others stop where we do.
         """
-        model = self.model
-        before = model.generation_config
-        pad = self.tokenizer.pad_token_id
-        model.generation_config = GenerationConfig(
-            eos_token_id=list(self.stop_ids), pad_token_id=pad
-        )
-        try:
-            model.save_pretrained(folder)
-        finally:
-            model.generation_config = before
+        with quiet():
+            self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)

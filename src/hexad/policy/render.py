@@ -86,7 +86,7 @@ def spanned(template: Template, cut: Sequence[Part], *, skip: int = 0) -> Render
     text = "".join(piece for _, _, piece in cut)
     ids, starts = template.located(text)
     edges = np.cumsum([len(piece) for _, _, piece in cut])
-    owners = np.searchsorted(edges, np.maximum.accumulate(starts), side="right")[skip:]
+    owners = np.searchsorted(edges[:-1], np.maximum.accumulate(starts), side="right")[skip:]
     spans: list[Span] = []
     previous = -1
     for index, owner in enumerate(owners.tolist()):

@@ -19,15 +19,15 @@ def refused(reason: str) -> UserError:
     return UserError(
         f"the chat template rewrites history: {reason}",
         where=WHERE,
-        fix="use a template that only appends; what was sampled must stay in the context as sampled",
+        fix="use a template that only appends: what was sampled must stay in the context",
     )
 
 
 class Seams:
     """The texts around an assistant turn, of a template that only ever appends.
 
-    ``header`` is the generation header of a first turn, ``close`` is what follows the text of a turn
-    (the close token and a separator), ``turn_end`` is the id of the close token. The constructor
+    ``header`` is the generation header of a first turn, ``close`` is what follows the text of a
+    turn (the close token and a separator), ``turn_end`` the id of the close token. The constructor
     raises ``UserError`` for a template that changes a turn when it becomes history.
     """
 

@@ -55,8 +55,10 @@ def tool_syntax(template: Template, seams: Seams) -> ToolSyntax:
 
 
 def _require_tools(template: Template) -> None:
-    asked = template.text([Message(Role.USER, "q")], header=True)
-    if not all(tool.name in asked for tool in template.tools):
+    question = [Message(Role.USER, "q")]
+    asked = template.text(question, header=True)
+    bare = template.without_tools().text(question, header=True)
+    if asked == bare or not all(tool.name in asked for tool in template.tools):
         raise UserError(
             "the chat template does not show tools to the model: it is a template without tools",
             where=WHERE,
@@ -87,5 +89,5 @@ def _json_call(written: str) -> tuple[int, int, str]:
 def _single(template: Template, tag: str) -> int | None:
     """The id of ``tag`` if it is one added token."""
     added: dict[int, Any] = template.tokenizer.added_tokens_decoder
-    ids = template.ids(tag) if tag else []
+    ids = template.ids(tag)
     return int(ids[0]) if len(ids) == 1 and int(ids[0]) in added else None
