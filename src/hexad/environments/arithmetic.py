@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
@@ -11,17 +12,32 @@ from pydantic import Field, field_validator, model_validator
 from hexad.contract.digest import code_digest
 from hexad.contract.messages import AssistantTurn, ToolCall, ToolSchema
 from hexad.contract.task import Split, Task
-from hexad.environments import conversation, expression, schema, stream, toolbox
+from hexad.environments import conversation, expression, schema, stream, toolbox, tools
 from hexad.environments.conversation import ToolConversation
-from hexad.environments.expression import BOUND, Expression, Grammar
+from hexad.environments.expression import BOUND, Expression, Grammar, Operation
 from hexad.environments.options import Options, read_splits
 from hexad.environments.protocol import Demonstration
 from hexad.environments.stream import ExpressionStream
 from hexad.environments.toolbox import ToolBox
-from hexad.environments.tools import Tool
+from hexad.environments.tools import Tool, ToolError
 
 LONGEST = 12
 """Most operations that an expression may have."""
+
+
+def operate(a: int, op: str, b: int, operators: str) -> int:
+    """The value of one operation. Raises ``ToolError`` for what the policy cannot have."""
+    if op not in tuple(operators):
+        raise ToolError(f"op must be one of {' '.join(operators)}")
+    if max(abs(a), abs(b)) > BOUND:
+        raise ToolError(f"numbers must be within {BOUND}")
+    try:
+        result = Operation(a, op, b).result
+    except ArithmeticError as error:
+        raise ToolError(str(error)) from error
+    if abs(result) > BOUND:
+        raise ToolError(f"the result is beyond {BOUND}")
+    return result
 
 
 class ArithmeticOptions(Options):
@@ -94,22 +110,16 @@ class ArithmeticFamily:
         self._toolbox = ToolBox([self.tool], workers=workers)
         self._streams = {split: self._stream(split) for split in Split}
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Digest of version, options without the seed, tools, and the source that matters."""
-        config = {
+        splits = {
             split.value: options.model_dump(mode="json", exclude={"seed"})
             for split, options in self._options.items()
         }
-        shared: tuple[ModuleType, ...] = (conversation, expression, stream, schema, toolbox)
-        return code_digest(
-            self.name,
-            self.version,
-            {"splits": config, "tools": self._toolbox.digest},
-            type(self),
-            ArithmeticFamily,
-            *shared,
-        )
+        config = {"splits": splits, "tools": self._toolbox.digest}
+        shared = (sys.modules[__name__], conversation, expression, stream, schema, toolbox, tools)
+        return code_digest(self.name, self.version, config, type(self), *shared)
 
     @property
     def tools(self) -> tuple[ToolSchema, ...]:

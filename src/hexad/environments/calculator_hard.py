@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hexad.environments.arithmetic import ArithmeticFamily, ArithmeticOptions
-from hexad.environments.calculator import operate
+from hexad.environments.arithmetic import ArithmeticFamily, ArithmeticOptions, operate
 from hexad.environments.tools import Effect, tool
 
 

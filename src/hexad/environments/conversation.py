@@ -67,7 +67,8 @@ class ToolConversation:
         for call in turn.tool_calls:
             self._note(call)
             result = await self._tools.call(call)
-            messages.append(Message(Role.TOOL, result.content, name=call.name or None))
+            name = call.name if self._tools.effect(call.name) else None
+            messages.append(Message(Role.TOOL, result.content, name=name))
             seconds += result.seconds
             if result.effect is not None:
                 executed += 1

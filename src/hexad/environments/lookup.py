@@ -25,7 +25,7 @@ def load_object(reference: str, *, where: str) -> Any:
         raise UserError(f"{reference!r} is not of the form package.module:object", where=where)
     try:
         found: Any = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, SyntaxError) as error:
         fix = "check the spelling and that the module is on the Python path"
         raise UserError(f"cannot import {module_name}: {error}", where=where, fix=fix) from error
     for part in path.split("."):

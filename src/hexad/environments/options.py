@@ -50,6 +50,5 @@ def read_splits(
     for split in Split:
         own = split_options.get(split.value, {})
         where = f"task.{split.value}.options"
-        read_options(model, own, where=where)
         result[split] = read_options(model, {**options, **own}, where=where)
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from hexad.contract.faults import ToolFault
 from hexad.environments.process import WorkerProcess
 
 
@@ -16,11 +17,16 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
     def acquire(self, target: str) -> WorkerProcess:
         """A worker for the tool ``target``, an idle one where there is one."""
         with self._lock:
             if self._closed:
-                raise RuntimeError("the worker pool is closed")
+                raise ToolFault("the tools are closed")
             idle = self._idle.setdefault(target, [])
             worker = idle.pop() if idle else None
             if worker is not None and not worker.alive:
@@ -30,11 +36,11 @@ class WorkerPool:
             self._busy.add(worker)
             return worker
 
-    def release(self, worker: WorkerProcess) -> None:
-        """Take ``worker`` back; a dead one is forgotten."""
+    def release(self, worker: WorkerProcess, *, reuse: bool) -> None:
+        """Take ``worker`` back; one that died or may not be reused is closed."""
         with self._lock:
             self._busy.discard(worker)
-            keep = worker.alive and not self._closed
+            keep = reuse and worker.alive and not self._closed
             if keep:
                 self._idle.setdefault(worker.target, []).append(worker)
         if not keep:

@@ -17,6 +17,11 @@ STARTUP_SECONDS = 60.0
 """How long a worker may take to import its tool; it is not part of a call's time limit."""
 
 _CHUNK = 65536
+_LARGEST_REPLY = 2**24
+
+
+class WorkerFailed(Exception):
+    """The process could not be started or could not import its tool."""
 
 
 class WorkerTimeout(Exception):
@@ -30,7 +35,7 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """One spawned Python process that runs one isolated tool, a call at a time.
 
-    JSON lines over pipes: nothing is pickled. The process leads its own group, so a kill also
+    JSON lines over pipes: nothing is pickled. The process leads its own group, so that a kill also
     reaches what the tool started. Use from one thread at a time, except :meth:`kill`.
     """
 
@@ -45,14 +50,19 @@ class WorkerProcess:
             env={**os.environ, "PYTHONPATH": paths},
             start_new_session=True,
         )
-        self._buffer = b""
+        self._buffer = bytearray()
         self._ready = False
+        self._gone = False
         self._lock = threading.Lock()
 
     @property
     def alive(self) -> bool:
         """Whether the process still runs."""
-        return self._process.poll() is None
+        with self._lock:
+            if self._gone:
+                return False
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, flags) is None
 
     @property
     def pid(self) -> int:
@@ -62,24 +72,25 @@ class WorkerProcess:
     def call(self, arguments: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
         """The worker's reply to ``arguments`` within ``seconds`` after it has started up.
 
-        Raises ``WorkerTimeout`` or ``WorkerDied``; the process is then dead.
+        Raises ``WorkerFailed``, ``WorkerTimeout`` or ``WorkerDied``; the process is then dead.
         """
         try:
             if not self._ready:
-                self._receive(STARTUP_SECONDS)
-                self._ready = True
+                self._start()
             self._send(arguments)
             return self._receive(seconds)
-        except (WorkerTimeout, WorkerDied):
+        except (WorkerFailed, WorkerTimeout, WorkerDied):
             self.kill()
             raise
 
     def kill(self) -> None:
         """Kill the process and its children, and wait until it is gone. Safe to call twice."""
         with self._lock:
-            if self._process.poll() is None:
+            if not self._gone:
+                # The leader is not reaped before this point, so the group's id is still its own.
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+                self._process.wait()
+                self._gone = True
 
     def close(self) -> None:
         """Kill the process and close its pipes. Only when no call is running."""
@@ -90,6 +101,15 @@ class WorkerProcess:
                     pipe.close()
                 except BrokenPipeError:  # the unsent rest of a request to a dead process
                     continue
+
+    def _start(self) -> None:
+        try:
+            reply = self._receive(STARTUP_SECONDS)
+        except (WorkerTimeout, WorkerDied) as error:
+            raise WorkerFailed(f"the worker of {self.target} did not start: {error}") from error
+        if reply.get("ready") is not True:
+            raise WorkerFailed(f"the worker of {self.target} did not start: {reply.get('fault')}")
+        self._ready = True
 
     def _send(self, arguments: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -104,19 +124,20 @@ class WorkerProcess:
         deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
+            while not self._buffer.endswith(b"\n"):
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
                     raise WorkerTimeout(f"no reply within {seconds:g} s")
                 chunk = os.read(self._process.stdout.fileno(), _CHUNK)
-                if not chunk:
-                    raise WorkerDied(f"the worker of {self.target} ended")
+                if not chunk or len(self._buffer) > _LARGEST_REPLY:
+                    raise WorkerDied("it ended" if not chunk else "its reply is too large")
                 self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        line = bytes(self._buffer)
+        self._buffer.clear()
         try:
             reply = json.loads(line)
         except ValueError as error:
-            raise WorkerDied(f"the worker of {self.target} sent junk") from error
+            raise WorkerDied("it sent junk") from error
         if not isinstance(reply, dict):
-            raise WorkerDied(f"the worker of {self.target} sent junk")
+            raise WorkerDied("it sent junk")
         return reply

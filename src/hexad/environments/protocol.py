@@ -73,6 +73,16 @@ class Forkable(Protocol):
         ...
 
 
+@runtime_checkable
+class Repeatable(Protocol):
+    """An environment that knows whether its episode may be tried again: optional."""
+
+    @property
+    def repeatable(self) -> bool:
+        """False once something was started that a fresh reset does not undo."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Demonstration:
     """An expert's episode on the message level; ``turns[i]`` is answered by ``observations[i]``."""

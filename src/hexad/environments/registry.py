@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,9 +31,13 @@ def family(
     """
     where = "task.environment"
     factory = find(name, FAMILIES, what="environment", where=where)
-    if not callable(factory):
-        raise UserError(f"{name} cannot be called", where=where, fix="name a class or a function")
-    made = factory(dict(options or {}), dict(split_options or {}), workers)
+    arguments = (dict(options or {}), dict(split_options or {}), workers)
+    try:
+        inspect.signature(factory).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        fix = "name a class or function that takes (options, split_options, workers)"
+        raise UserError(f"{name} cannot make a family: {error}", where=where, fix=fix) from error
+    made = factory(*arguments)
     if not isinstance(made, TaskFamily):
         fix = "see hexad.environments.protocol.TaskFamily"
         raise UserError(

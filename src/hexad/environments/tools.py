@@ -48,10 +48,11 @@ class ToolError(Exception):
 class Tool:
     """A function as a tool.
 
-    ``isolated`` tools run in a worker process that is killed when ``timeout`` seconds are over; the
-    rest are trusted to return soon and run in a thread. With ``policy_code`` the tool executes what
-    the policy wrote, so a time-out or a crash of the process is the policy's doing and becomes an
-    error observation; otherwise it is a ``ToolFault``. ``timeout`` of ``None`` takes the box's.
+    ``isolated`` tools run in a worker process that is killed when ``timeout`` seconds are over
+    (``None`` takes the box's limit); the rest are trusted to return soon and run in a thread. With
+    ``policy_code`` the tool executes what the policy wrote: every call has a process of its own, so
+    that nothing is left behind for the next, and a time-out or a crash is the policy's doing, an
+    error observation. Without it both are a ``ToolFault``.
     """
 
     function: Callable[..., Any]
@@ -91,8 +92,8 @@ class Tool:
     def invoke(self, arguments: Mapping[str, Any]) -> str:
         """Run the function on checked ``arguments`` and render the result as text.
 
-        Text is taken as it is; other JSON values as JSON. Raises ``ToolError`` where the policy is
-        to blame, and ``TypeError`` or ``ValueError`` for a result that is not JSON.
+        Text is taken as it is, any other JSON value as JSON. Raises ``ToolError`` where the policy
+        is to blame, and ``TypeError`` or ``ValueError`` for a result that is not JSON.
         """
         result = self.function(**arguments)
         if inspect.iscoroutine(result):
@@ -118,9 +119,11 @@ def tool(
         text = inspect.getdoc(function)
         if not text:
             raise UserError("a tool needs a docstring: the policy reads it", where=where)
-        if timeout is not None and not (isolated and timeout > 0):
-            fix = "a time limit is positive and only holds for an isolated tool"
-            raise UserError(f"the tool cannot be stopped after {timeout} s", where=where, fix=fix)
+        if not isolated and (timeout is not None or policy_code):
+            fix = "leave isolated at True, or drop timeout and policy_code"
+            raise UserError("only an isolated tool can be stopped", where=where, fix=fix)
+        if timeout is not None and not timeout > 0:
+            raise UserError(f"the time limit of a tool is {timeout} s", where=where)
         if isolated and ("<locals>" in where or function.__module__ == "__main__"):
             fix = "define the tool at the top of an importable module, or declare isolated=False"
             raise UserError("a worker process could not import this tool", where=where, fix=fix)

@@ -1,9 +1,9 @@
 """The process that runs isolated tools: ``python -m hexad.environments.worker module:tool``.
 
-It speaks JSON lines. Once the tool is imported it writes ``{"ready": true}``. Each line it reads is
-an object of arguments; it answers with ``{"content": text}``, with ``{"error": text}`` when the
-policy is to blame or with ``{"fault": text}`` otherwise. It exits when its standard input closes,
-also in the middle of a call, so it never outlives its parent.
+It speaks JSON lines. Once the tool is imported it writes ``{"ready": true}``, else a fault. Each
+line it reads is an object of arguments; it answers with ``{"content": text}``, with
+``{"error": text}`` when the policy is to blame, or with ``{"fault": text}`` otherwise. It exits
+when its standard input closes, also in the middle of a call, so it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -40,18 +40,26 @@ def _read(lines: queue.SimpleQueue[str]) -> None:
 
 def main(target: str) -> None:
     """Serve the tool ``target`` until standard input closes."""
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a tool prints must not look like a reply
-    found = load_object(target, where="worker")
+
+    def reply(content: dict[str, Any]) -> None:
+        pipe.write(json.dumps(content) + "\n")
+        pipe.flush()
+
+    try:
+        found = load_object(target, where=target)
+    except Exception as error:
+        reply({"fault": f"{type(error).__name__}: {error}"})
+        raise
     if not isinstance(found, Tool):
-        raise TypeError(f"{target} is not a tool")
+        reply({"fault": f"it is a {type(found).__name__}, not a tool"})
+        return
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    replies.write('{"ready": true}\n')
-    replies.flush()
+    reply({"ready": True})
     while True:
-        replies.write(json.dumps(answer(found, lines.get())) + "\n")
-        replies.flush()
+        reply(answer(found, lines.get()))
 
 
 if __name__ == "__main__":
