@@ -288,7 +288,7 @@ def _disk_errors(doing: str, path: Path) -> Iterator[None]:
         with disk_errors(doing, path):
             yield
     except SafetensorError as error:
-        if "os error 28" not in str(error) and "No space left" not in str(error):
+        if "(os error 28)" not in str(error):
             raise
         fix = "free some disk space; everything committed before is whole, so --resume works"
         raise UserError(f"cannot {doing}: the disk is full", where=str(path), fix=fix) from error
