@@ -21,6 +21,13 @@ def spin(seconds: float = 3600.0) -> str:
     return "done"
 
 
+@tool(effect=Effect.READ_ONLY, timeout=600.0)
+def forever() -> str:
+    """Compute without end and without a limit that matters."""
+    while True:
+        pass
+
+
 @tool(effect=Effect.READ_ONLY, timeout=LIMIT)
 def search(seconds: float) -> str:
     """Infrastructure that may hang."""

@@ -1,5 +1,7 @@
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -182,3 +184,36 @@ def test_closing_kills_running_calls_as_faults():
     assert box.live_workers == 0
     with pytest.raises(ToolFault, match="closed"):
         run(box, "search", seconds=0.0)
+
+
+ORPHAN = """
+import asyncio, os, sys, threading
+sys.path.insert(0, sys.argv[1])
+import sample_tools
+from hexad.contract.messages import ToolCall
+from hexad.environments.toolbox import ToolBox
+
+box = ToolBox([sample_tools.forever])
+def leave():
+    while not box.live_workers:
+        pass
+    [worker] = box._pool._busy
+    while not worker._ready:
+        pass
+    print(worker.pid, flush=True)
+    os.kill(os.getpid(), 9)
+threading.Thread(target=leave).start()
+asyncio.run(box.call(ToolCall("forever", {})))
+"""
+
+
+def test_a_worker_does_not_outlive_a_killed_parent():
+    here = os.path.dirname(tools.__file__)
+    done = subprocess.run(
+        [sys.executable, "-c", ORPHAN, here], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == -9, done.stderr
+    deadline = time.monotonic() + 5
+    while not gone(int(done.stdout)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert gone(int(done.stdout))

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from hexad.contract.digest import code_digest
+from hexad.contract.faults import UserError
 from hexad.contract.messages import AssistantTurn, ToolCall, ToolSchema
 from hexad.contract.task import Split, Task
 from hexad.environments import conversation, expression, schema, stream, toolbox, tools
@@ -106,7 +107,12 @@ class ArithmeticFamily:
         split_options: Mapping[str, Mapping[str, Any]] | None = None,
         workers: int = 4,
     ) -> None:
-        self._options = read_splits(self.options, options or {}, split_options or {})
+        own = split_options or {}
+        for split in Split:
+            if split is not Split.TRAIN and "seed" in own.get(split.value, {}):
+                where = f"task.{split.value}.options.seed"
+                raise UserError("only training depends on a seed", where=where, fix="remove it")
+        self._options = read_splits(self.options, options or {}, own)
         self._toolbox = ToolBox([self.tool], workers=workers)
         self._streams = {split: self._stream(split) for split in Split}
 

@@ -60,7 +60,8 @@ class InProcess:
         except (UserError, ContractViolation):
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            raise ToolFault(f"{self.tool.name}: {type(error).__name__}: {error}") from error
+            text = bounded(f"{self.tool.name}: {type(error).__name__}: {error}")
+            raise ToolFault(text) from error
         return ToolResult(bounded(content), ok=True, effect=self.tool.effect)
 
 
@@ -112,4 +113,5 @@ class Isolated:
             return ToolResult(bounded(reply["content"]), ok=True, effect=self._tool.effect)
         if isinstance(reply.get("error"), str):
             return failed(self._tool, reply["error"])
-        raise ToolFault(f"{self._tool.name}: {reply.get('fault', 'the worker sent junk')}")
+        fault = bounded(str(reply.get("fault", "the worker sent junk")))
+        raise ToolFault(f"{self._tool.name}: {fault}")

@@ -20,6 +20,9 @@ _BY_FAULT = {
 }
 
 
+_LONGEST = 500
+
+
 def judge(
     verifier: Verifier, task: Task, episode: Episode, transcript: tuple[Message, ...]
 ) -> Verdict | None:
@@ -33,13 +36,19 @@ def judge(
         return None
     status = _BY_FAULT.get(episode.ending.kind)
     if status is not None:
-        return Verdict(status, None, canonical_json({"reason": episode.ending.reason}))
+        reason = _storable(episode.ending.reason)
+        return Verdict(status, None, canonical_json({"reason": reason}))
     try:
         return _checked(_verify(verifier, task, episode, transcript))
     except VerifierFault as fault:
         cause = fault.__cause__ or fault
-        evidence = {"type": type(cause).__name__, "message": str(cause)}
+        evidence = {"type": type(cause).__name__, "message": _storable(str(cause))}
         return Verdict(VerdictStatus.VERIFIER_ERROR, None, canonical_json(evidence))
+
+
+def _storable(text: str) -> str:
+    """The beginning of ``text`` as valid Unicode."""
+    return text[:_LONGEST].encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _verify(
