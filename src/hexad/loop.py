@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hexad.contract import crash
 from hexad.contract.admission import Needs, admit, admit_group
@@ -45,6 +45,12 @@ Evaluator = Callable[[str, int, int], float | None]
 """``(split, tasks, version) -> success``: a closed-loop evaluation, booked by the evaluator."""
 
 
+class Lineage(Protocol):
+    """Policy version -> digest of the weights it stood for, of this run alone."""
+
+    digests: dict[int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the loop wires. ``needs`` gives admission's demands at a learner version.
@@ -60,6 +66,7 @@ class Parts:
     registry: Registry
     ledger: Ledger
     needs: Callable[[int], Needs]
+    lineage: Lineage
     save_policy: Callable[[Path], None]
     logs: tuple[Path, ...] = ()
     source: Source | None = None
@@ -94,6 +101,7 @@ class Loop:
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> str:
         """Run to the end and return the reason. ``interrupted`` is asked between batches."""
+        self._load()
         if not self.started:
             self.started = True
             self._evaluate_final()
@@ -179,9 +187,7 @@ class Loop:
         self, version: int, harvested: tuple[Episode, ...], batch: Batch, credit: Credit
     ) -> None:
         touched = (credit.advantage != 0) & batch.action
-        signal = {
-            batch.episodes[i].group_id for i in batch.token_episode[touched].unique().tolist()
-        }
+        signal = {batch.episodes[i].group_id for i in set(batch.token_episode[touched].tolist())}
         members: dict[str, list[Episode]] = {}
         for episode in harvested:
             members.setdefault(episode.group_id, []).append(episode)
@@ -199,11 +205,17 @@ class Loop:
                 )
             )
 
-    def _publish(self) -> None:
+    def _load(self) -> None:
+        """Let the engine load the learner's weights, and enter them in the lineage."""
         learner, source = self.parts.learner, self.parts.source
+        self.parts.lineage.digests[learner.version] = learner.lineage
+        if source is not None:
+            source.publish(None, learner.version, learner.lineage)
+
+    def _publish(self) -> None:
+        learner = self.parts.learner
         with self._timed(learner.version, "publish"):
-            if source is not None:
-                source.publish(None, learner.version, learner.lineage)
+            self._load()
         self.emit(Published(learner.version, learner.lineage))
 
     # -- evidence, checkpoints, the end ---------------------------------------------------------

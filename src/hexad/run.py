@@ -1,0 +1,355 @@
+"""Composition: from a resolved recipe to a running loop, and from a run folder to an evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from hexad.contract.admission import Needs
+from hexad.contract.events import Event, Sink, WorkLost
+from hexad.contract.faults import UserError
+from hexad.contract.store import Store
+from hexad.contract.task import Split
+from hexad.environments.protocol import TaskFamily
+from hexad.environments.registry import family
+from hexad.evidence import journal
+from hexad.evidence.evaluate import Question
+from hexad.evidence.evaluate import evaluate as evaluate_world
+from hexad.evidence.folder import parts
+from hexad.evidence.ledger import Ledger
+from hexad.feedback.judge import Feedback
+from hexad.feedback.mapping import mapping
+from hexad.feedback.registry import evaluation_verifier, verifier
+from hexad.learner import checkpoint
+from hexad.learner.learner import Learner
+from hexad.learner.ranks import Ranks, Single
+from hexad.learner.registry import Registry
+from hexad.loop import Evaluator, Loop, Parts
+from hexad.policy.load import load_policy
+from hexad.policy.local import LocalEngine
+from hexad.policy.policy import Policy
+from hexad.recipe.axes import Recipe
+from hexad.recipe.methods import method
+from hexad.recipe.staged import PREVIOUS, Gate, Staged
+from hexad.rollout.world import PolicyIdentity, World
+from hexad.schedule.source import Source
+from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource
+from hexad.schedule.synchronous import SynchronousSource
+
+Interrupted = Callable[[], bool]
+
+
+class Watcher(Protocol):
+    """Someone who looks on: told of each recipe that begins, then of every event."""
+
+    def stage(self, name: str, recipe: Recipe, ledger: Ledger) -> None:
+        """A recipe begins or is resumed; ``ledger`` hears each event first."""
+        ...
+
+    def __call__(self, event: Event) -> None:
+        """An event."""
+        ...
+
+
+class Blind:
+    """A watcher that sees nothing."""
+
+    def stage(self, name: str, recipe: Recipe, ledger: Ledger) -> None:
+        """Nothing."""
+
+    def __call__(self, event: Event) -> None:
+        """Nothing."""
+
+
+def train(
+    recipe: Recipe | Staged,
+    run_dir: Path,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    interrupted: Interrupted = lambda: False,
+) -> dict[str, Any]:
+    """Train ``recipe`` in ``run_dir``, a folder that was claimed for it, and say why it ended.
+
+    A staged path trains each recipe in a folder of its own, and goes on only past its gate. Raises
+    ``UserError`` for what the user can mend; faults beyond the recipe's limits and bugs stop the
+    run with an exception of their own. What was committed before stays resumable.
+    """
+    watcher = watcher or Blind()
+    if isinstance(recipe, Staged):
+        return _train_stages(recipe, run_dir, resume, watcher, interrupted)
+    with compose(recipe, run_dir, watcher) as loop:
+        watcher.stage(recipe.name, recipe, loop.parts.ledger)
+        if resume:
+            _resume(loop)
+        return {"reason": loop.run(interrupted)}
+
+
+def evaluate(run_dir: Path, split: Split, *, tasks: int | None = None) -> dict[str, Any]:
+    """Evaluate the newest whole checkpoint in ``run_dir`` and return the row that was written.
+
+    ``tasks`` defaults to the count in the run's recipe. Raises ``UserError`` when there is none.
+    """
+    (part,) = parts(run_dir)
+    recipe, found = part.recipe, checkpoint.newest(run_dir)
+    if found is None:
+        fix = "train first, or resume the run until its first checkpoint"
+        raise UserError("this run has no whole checkpoint", where=str(run_dir), fix=fix)
+    count = tasks or getattr(recipe.task, str(split)).count
+    if count is None:
+        fix = "say how many with --tasks"
+        raise UserError(f"the split {split} has no count", where=f"task.{split}", fix=fix)
+    model = recipe.policy.model_copy(update={"model": str(found.policy)})
+    recipe = recipe.model_copy(update={"policy": model})
+    policy = _policy(recipe)
+    engine = LocalEngine(policy, rows=recipe.system.engine_rows)
+    asyncio.run(engine.publish(None, found.step))
+    lineage = policy.lineage()
+    world = _world(recipe, policy, engine, lambda version: lineage)
+    question = Question(split, count, found.step, recipe.run.seed)
+    rows = recipe.system.engine_rows
+    evaluate_world(question, _independent(world, recipe), folder=run_dir, rows=rows)
+    asyncio.run(engine.close())
+    return journal.rows(run_dir / journal.EVALUATIONS)[-1]
+
+
+@contextmanager
+def compose(
+    recipe: Recipe, run_dir: Path, watcher: Watcher | None = None, ranks: Ranks | None = None
+) -> Iterator[Loop]:
+    """Every part that ``recipe`` names, wired into a loop; released when the block ends.
+
+    With several ``ranks`` each process composes its own; rank 0 owns source, books and disk.
+    """
+    ranks, watcher = ranks or Single(), watcher or Blind()
+    if recipe.system.threads is not None:
+        torch.set_num_threads(recipe.system.threads)
+    policy = _policy(recipe)
+    engine = LocalEngine(policy, rows=recipe.system.engine_rows)
+    learner = Learner(policy, recipe, ranks, engine.lease())
+    ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
+    sink = _both(ledger, watcher)
+    world = _world(recipe, policy, engine, lineage.of)
+    first = ranks.rank == 0
+    source = _source(recipe, world, sink) if first else None
+    online = recipe.data.regime == "online"
+    loop = Loop(
+        Parts(
+            recipe=recipe,
+            run_dir=run_dir,
+            learner=learner,
+            ranks=ranks,
+            registry=registry,
+            ledger=ledger,
+            needs=_needs(recipe, world, lineage),
+            lineage=lineage,
+            save_policy=policy.save,
+            logs=(*ledger.logs, run_dir / journal.EVALUATIONS) if first else (),
+            source=source,
+            store=Store(run_dir / "episodes") if first and online else None,
+            evaluate=_evaluator(recipe, world, run_dir, sink) if first else None,
+            sink=sink if first else ledger,
+        )
+    )
+    registry.register("learner", learner)
+    registry.register("ledger", ledger)
+    registry.register("lineage", lineage)
+    registry.register("source", source or Elsewhere())
+    try:
+        yield loop
+    finally:
+        if source is not None:
+            source.close()
+
+
+class Elsewhere:
+    """Stands in the registry for a part that another rank owns."""
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: only rank 0 writes checkpoints."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Nothing to restore here."""
+
+
+@dataclass(slots=True)
+class Lineage:
+    """The run's own history: policy version -> digest of the weights it stood for."""
+
+    digests: dict[int, str]
+
+    def __init__(self) -> None:
+        self.digests = {}
+
+    def of(self, version: int) -> str:
+        """The digest of ``version``; ``KeyError`` for one that this run never published."""
+        return self.digests[version]
+
+    def state(self) -> dict[str, Any]:
+        """As JSON: keys are text."""
+        return {str(version): digest for version, digest in self.digests.items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Versions after the checkpoint no longer exist."""
+        self.digests.clear()
+        self.digests.update({int(version): digest for version, digest in state.items()})
+
+
+def _train_stages(
+    staged: Staged, run_dir: Path, resume: bool, watcher: Watcher, interrupted: Interrupted
+) -> dict[str, Any]:
+    outcome: dict[str, Any] = {"reason": "no stage"}
+    previous: Path | None = None
+    for stage in staged.stages:
+        folder, recipe = run_dir / stage.name, stage.recipe
+        if recipe.policy.model == PREVIOUS:
+            assert previous is not None  # the loader refuses `previous` in the first stage
+            model = recipe.policy.model_copy(update={"model": str(previous)})
+            recipe = recipe.model_copy(update={"policy": model})
+        begun = resume and (folder / "checkpoints").is_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        with compose(recipe, folder, watcher) as loop:
+            watcher.stage(stage.name, recipe, loop.parts.ledger)
+            if begun:
+                _resume(loop)
+            outcome = {"reason": loop.run(interrupted)}
+            if outcome["reason"] == "interrupted":
+                return outcome
+            if stage.gate is not None:
+                _pass(stage.name, stage.gate, loop)
+        previous = folder
+    return outcome
+
+
+def _pass(name: str, gate: Gate, loop: Loop) -> None:
+    """Let the path go on, or refuse with the measured success."""
+    evaluator, recipe = loop.parts.evaluate, loop.parts.recipe
+    assert evaluator is not None
+    if gate.split == "selection" and loop.success is not None:
+        success: float | None = loop.success
+    else:
+        count = getattr(recipe.task, gate.split).count
+        success = evaluator(gate.split, count, loop.parts.learner.version)
+    if success is None or success < gate.success:
+        shown = "nothing was scored" if success is None else f"{success:.3f}"
+        raise UserError(
+            f"stage {name} did not pass its gate: success on {gate.split} is {shown}, "
+            f"{gate.success:g} is asked",
+            where=str(loop.parts.run_dir),
+            fix="give the stage a larger budget, or lower its gate",
+        )
+
+
+def _resume(loop: Loop) -> None:
+    """Rewind the run to its newest whole checkpoint; without one it starts again from nothing."""
+    parts_ = loop.parts
+    logs = checkpoint.Journal(parts_.logs, parts_.store)
+    found = checkpoint.newest(parts_.run_dir)
+    if found is None:
+        for path in parts_.logs:
+            path.unlink(missing_ok=True)
+        return
+    rewound = checkpoint.resume(found, parts_.registry, logs)
+    if rewound.episodes:
+        lost = WorkLost(parts_.learner.version, rewound.episodes, rewound.sampled_tokens)
+        loop.emit(lost)
+
+
+def _policy(recipe: Recipe) -> Policy:
+    dtype = getattr(torch, recipe.system.dtype)
+    policy = load_policy(recipe.policy.model, seed=recipe.run.seed, dtype=dtype)
+    policy.model.to(recipe.system.device)
+    return policy
+
+
+def _family(recipe: Recipe) -> TaskFamily:
+    task = recipe.task
+    options = {str(split): getattr(task, str(split)).options for split in Split}
+    return family(task.environment, task.options, options, recipe.system.tool_workers)
+
+
+def _world(
+    recipe: Recipe, policy: Policy, engine: LocalEngine, lineage: Callable[[int], str]
+) -> World:
+    tasks = _family(recipe)
+    feedback = None
+    if recipe.feedback.source == "verifier":
+        judge = verifier(recipe.feedback.verifier, tasks)
+        feedback = Feedback(judge, mapping(recipe.feedback.mapping))
+    identity = PolicyIdentity(
+        policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
+    )
+    return World(
+        engine=engine,
+        chat=policy.chat(tasks.tools),
+        family=tasks,
+        policy=identity,
+        stop_ids=policy.stop_ids,
+        lineage=lineage,
+        feedback=feedback,
+        sampling=recipe.policy.sampling.build(),
+        limits=recipe.task.limits,
+        retries=recipe.data.retries,
+    )
+
+
+def _independent(world: World, recipe: Recipe) -> World:
+    """The world of an evaluation: a verifier object that training never sees."""
+    judge = evaluation_verifier(world.family, recipe.feedback.verifier)
+    return replace(world, feedback=Feedback(judge, mapping(recipe.feedback.mapping)))
+
+
+def _source(recipe: Recipe, world: World, sink: Sink) -> Source:
+    if recipe.data.regime == "online":
+        return SynchronousSource(world, recipe, sink)
+    if recipe.data.origin == "expert":
+        return StoredSource(ExpertShelf(world, recipe), world, recipe, sink)
+    folder = Path(recipe.data.origin)
+    return StoredSource(FolderShelf(folder, size=recipe.data.size), world, recipe, sink)
+
+
+def _needs(recipe: Recipe, world: World, lineage: Lineage) -> Callable[[int], Needs]:
+    record = method(recipe.method)
+    expected = {"tokenizer": world.policy.tokenizer, "template": world.policy.template}
+    if recipe.data.regime == "online":
+        expected["sampler"] = world.sampling.digest()
+    lag = None if record.assumptions.tolerates_lag or not record.needs.get("logprob") else 0
+
+    def needs(version: int) -> Needs:
+        demands = Needs(
+            max_lag=lag,
+            learner_version=version,
+            lineage=lineage.digests if lag == 0 else None,
+            expected=expected,
+        )
+        wanted: dict[str, Any] = dict(record.needs)
+        return replace(demands, **wanted)
+
+    return needs
+
+
+def _evaluator(recipe: Recipe, world: World, run_dir: Path, sink: Sink) -> Evaluator:
+    independent = _independent(world, recipe)
+
+    def run(split: str, tasks: int, version: int) -> float | None:
+        question = Question(Split(split), tasks, version, recipe.run.seed)
+        rows = recipe.system.engine_rows
+        result = evaluate_world(question, independent, folder=run_dir, rows=rows, sink=sink)
+        return result.rate.success
+
+    return run
+
+
+def _both(first: Sink, second: Sink) -> Sink:
+    def sink(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return sink
