@@ -127,7 +127,7 @@ def test_store_returns_every_bit_before_and_after_a_merge(tmp_path_factory, firs
 
 
 def test_equal_zeros_and_nans_of_different_bits_stay_apart(tmp_path):
-    # A dictionary page would merge them: NaN equals NaN there, and 0.0 equals -0.0.
+    # Whatever encoding the Parquet writer picks (dictionaries compare by value) must keep them.
     raw = np.array([0x7FC00000, 0x7FC00001, 0xFFC00000, 0x80000000, 0x00000000] * 3, np.uint32)
     odd = segment((("text", 15),), logprob=0.0)
     odd = replace(odd, logprob=raw.view(np.float32), weight=raw[::-1].view(np.float32))

@@ -68,10 +68,9 @@ class Part:
     def write(self, table: pa.Table) -> None:
         """Write ``table`` whole or not at all. Raises ``UserError`` when the disk is full."""
         sink = pa.BufferOutputStream()
-        # A dictionary would merge NaNs of different bits, and 0.0 with -0.0.
         metadata = {**(table.schema.metadata or {}), _DIGEST: fingerprint(table)}
         stamped = table.replace_schema_metadata(metadata)
-        exact = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+        exact = {"compression": "zstd", "write_page_checksum": True}
         with pq.ParquetWriter(sink, stamped.schema, **exact) as writer:
             # An empty part has no row group at all: readers divide by the first one's rows.
             if table.num_rows:
