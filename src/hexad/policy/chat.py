@@ -160,8 +160,15 @@ class Chat:
         for turn, after, header in zip(turns, ([answer], []), (True, False), strict=True):
             ids = self.encode(turn)
             pieces += [ids, self.follow(ids, after, header=header).ids]
-        if not np.array_equal(np.concatenate(pieces), self._template.ids(expected)):
-            raise refused("turns that are appended one by one differ from the whole render")
+        appended = np.concatenate(pieces)
+        if not np.array_equal(appended, self._template.ids(expected)):
+            if self._parser.text(appended.tolist()) != expected:
+                raise refused("turns that are appended one by one differ from the whole render")
+            raise UserError(
+                "the tokenizer joins or splits tokens across the seam between two turns",
+                where=WHERE,
+                fix="use a tokenizer that cuts after the generation header, whatever follows it",
+            )
         if calls and self.parse(self.encode(turns[0])).turn.tool_calls[0].error is not None:
             raise UserError("a rendered tool call does not parse back", where=WHERE)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import HfApi
 from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
@@ -27,12 +29,21 @@ from hexad.policy.template import Template
 from hexad.policy.transforms import require_replayable
 
 _WHERE = "policy.model"
-_UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
-"""What transformers raises for a folder that it cannot open."""
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    RuntimeError,
+    ImportError,
+    SafetensorError,
+)
+"""What transformers raises for a model that it cannot open."""
+_HUB_SECONDS = 10.0
 _CHOICES = (
     "give a folder with config.json, safetensors and tokenizer.json, a Hugging Face id, "
     "a Hexad run, builtin:tiny or builtin:small"
 )
+_DESCRIPTIONS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 _STEP = re.compile(r"step_(\d+)")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -128,10 +139,16 @@ def _open(
     """Open a folder, or an id: first from the local cache, then from the hub."""
     offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
     tries = (True,) if local or offline else (True, False)
+    last: Exception
     for only_local in tries:
         try:
+            if not only_local:
+                _ask_hub(source)
             return _pretrained(source, only_local, dtype)
-        except _UNREADABLE as error:
+        except Exception as error:
+            # The tokenizers library raises the bare class, so it cannot be caught by name alone.
+            if type(error) is not Exception and not isinstance(error, _UNREADABLE):
+                raise
             last = error
     place = f"the folder {Path(source).absolute()}" if local else "the local Hugging Face cache"
     tried = place if len(tries) == 1 else f"{place}, then the hub"
@@ -143,9 +160,21 @@ def _open(
     ) from last
 
 
+def _ask_hub(model: str) -> None:
+    """Raise ``OSError`` unless the hub has ``model``: one try, where loading tries for a minute.
+
+    The client's errors are classes of whichever HTTP library its version uses.
+    """
+    try:
+        HfApi().model_info(model, timeout=_HUB_SECONDS)
+    except Exception as error:
+        raise OSError(f"the hub does not give it: {error}") from error
+
+
 def _pretrained(
     source: str, only_local: bool, dtype: torch.dtype
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    _require_json(Path(source))
     safe: dict[str, Any] = {"local_files_only": only_local, "trust_remote_code": False}
     tokenizer = AutoTokenizer.from_pretrained(source, **safe)
     if not tokenizer.is_fast:
@@ -163,6 +192,17 @@ def _pretrained(
         missing = ", ".join(sorted(report["missing_keys"])[:3])
         raise ValueError(f"its weights lack {missing}")
     return tokenizer, network
+
+
+def _require_json(folder: Path) -> None:
+    """Raise ``ValueError`` for a broken description; transformers ignores some silently."""
+    for path in (folder / name for name in _DESCRIPTIONS if (folder / name).is_file()):
+        try:
+            content = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path.name} is not JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise ValueError(f"{path.name} is not a JSON object")
 
 
 def _stop_ids(generation_config: Any) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from typing import Any
 
 import jinja2
@@ -16,6 +15,8 @@ from hexad.contract.faults import UserError
 from hexad.contract.messages import Message, Role, ToolCall, ToolSchema
 
 WHERE = "chat template of the model"
+_NO_CALL = "999999999"
+"""Id on a tool message that answers no call."""
 
 
 class Template:
@@ -72,17 +73,20 @@ def _wire_tool(tool: ToolSchema) -> dict[str, Any]:
 
 
 def _wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as templates expect them. Tool results answer the open calls in order."""
-    names = map("{:09d}".format, count())  # the strictest form that a template asks for
+    """Messages as templates expect them. Tool results answer the open calls in order.
+
+    Calls are numbered inside their turn, so that what a turn looks like does not depend on how
+    many came before it. Nine characters are the strictest form that a template asks for.
+    """
     open_calls: list[str] = []
     wired: list[dict[str, Any]] = []
     for message in messages:
         item: dict[str, Any] = {"role": message.role.value, "content": message.content}
         if message.role is Role.TOOL:
             item["name"] = message.name or ""
-            item["tool_call_id"] = open_calls.pop(0) if open_calls else next(names)
+            item["tool_call_id"] = open_calls.pop(0) if open_calls else _NO_CALL
         elif message.tool_calls:
-            open_calls = [next(names) for _ in message.tool_calls]
+            open_calls = [f"{number:09d}" for number in range(len(message.tool_calls))]
             calls = zip(message.tool_calls, open_calls, strict=True)
             item["tool_calls"] = [_wire_call(call, name) for call, name in calls]
         wired.append(item)
