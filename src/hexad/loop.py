@@ -134,7 +134,8 @@ class Loop:
         crash.point("loop:after-store")
         self._publish()
         crash.point("loop:after-publish")
-        parts.ledger.commit(version)
+        if parts.ranks.rank == 0:
+            parts.ledger.commit(version)
         self._housekeeping()
 
     def _learn(

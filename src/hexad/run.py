@@ -28,7 +28,7 @@ from hexad.feedback.mapping import mapping
 from hexad.feedback.registry import evaluation_verifier, verifier
 from hexad.learner import checkpoint
 from hexad.learner.learner import Learner
-from hexad.learner.ranks import Ranks, Single
+from hexad.learner.ranks import Ranks, Single, from_environment
 from hexad.learner.registry import Registry
 from hexad.loop import Evaluator, Loop, Parts
 from hexad.policy.load import load_policy
@@ -84,7 +84,8 @@ def train(
     watcher = watcher or Blind()
     if isinstance(recipe, Staged):
         return _train_stages(recipe, run_dir, resume, watcher, interrupted)
-    with compose(recipe, run_dir, watcher) as loop:
+    ranks = from_environment()
+    with compose(recipe, run_dir, watcher, ranks) as loop:
         watcher.stage(recipe.name, recipe, loop.parts.ledger)
         if resume:
             _resume(loop)
@@ -250,7 +251,8 @@ def _pass(name: str, gate: Gate, loop: Loop) -> None:
 def _resume(loop: Loop) -> None:
     """Rewind the run to its newest whole checkpoint; without one it starts again from nothing."""
     parts_ = loop.parts
-    logs = checkpoint.Journal(parts_.logs, parts_.store)
+    first = parts_.ranks.rank == 0
+    logs = checkpoint.Journal(parts_.logs, parts_.store) if first else None
     found = checkpoint.newest(parts_.run_dir)
     if found is None:
         for path in parts_.logs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
@@ -142,6 +143,12 @@ class Gloo:
     def close(self) -> None:
         """Destroy the process group."""
         dist.destroy_process_group()
+
+
+def from_environment() -> Ranks:
+    """The ranks that torchrun started, by its RANK and WORLD_SIZE; one process without it."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    return Gloo(int(os.environ["RANK"]), size, "env://") if size > 1 else Single()
 
 
 def _tensor(data: bytes) -> Tensor:
