@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -48,14 +49,20 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def config(name: str, vocabulary: int) -> Qwen3Config:
-    """The configuration of ``builtin:NAME``. Raises ``UserError`` for another name."""
+    """The configuration of ``builtin:NAME``. Raises ``UserError`` for another name.
+
+    Weights start with standard deviation 0.5 / sqrt(width). Qwen3's 0.02 suits widths near 1000; at
+    width 64 it made demonstrations take about 1.5 times as many steps (measured).
+    """
     if name not in _SHAPES:
         known = ", ".join(PREFIX + each for each in _SHAPES)
         raise UserError(
             f"there is no model {PREFIX}{name}", where="policy.model", fix=f"use one of {known}"
         )
+    shape = _SHAPES[name]
     return Qwen3Config(
-        **_SHAPES[name],
+        **shape,
+        initializer_range=0.5 / math.sqrt(shape["hidden_size"]),
         vocab_size=vocabulary,
         max_position_embeddings=MAX_CONTEXT,
         tie_word_embeddings=True,
