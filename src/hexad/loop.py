@@ -41,6 +41,8 @@ from hexad.learner.registry import Registry
 from hexad.recipe.axes import Recipe
 from hexad.schedule.source import Harvest, Source
 
+INTERRUPTED = "interrupted"
+"""The reason of a run that was asked to stop."""
 Evaluator = Callable[[str, int, int], float | None]
 """``(split, tasks, version) -> success``: a closed-loop evaluation, booked by the evaluator."""
 
@@ -84,24 +86,32 @@ class Loop:
         self.started = False
         self.success: float | None = None
         self.exhausted = False
+        self.ended = ""
         parts.registry.register("loop", self)
 
     # -- state -------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Whether the start was evaluated, the last success on ``selection``, end of the data."""
-        return {"started": self.started, "success": self.success, "exhausted": self.exhausted}
+        """What was evaluated, the last success on ``selection``, and how data and run ended."""
+        return {
+            "started": self.started,
+            "success": self.success,
+            "exhausted": self.exhausted,
+            "ended": self.ended,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state` was taken."""
         self.started, self.success = state["started"], state["success"]
-        self.exhausted = state["exhausted"]
+        self.exhausted, self.ended = state["exhausted"], state["ended"]
 
     # -- the run -----------------------------------------------------------------------------
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> str:
         """Run to the end and return the reason. ``interrupted`` is asked between batches."""
         self._load()
+        if self.ended:
+            return self.ended
         if not self.started:
             self.started = True
             self._evaluate_final()
@@ -109,8 +119,9 @@ class Loop:
             self._checkpoint()
         while not (reason := self._agreed_reason(interrupted)):
             self.step()
-        if reason != "interrupted":
+        if reason != INTERRUPTED:
             self._evaluate_final()
+            self.ended = reason
         self._checkpoint()
         return reason
 
@@ -269,7 +280,7 @@ class Loop:
 
     def _reason(self, interrupted: Callable[[], bool]) -> str:
         if interrupted():
-            return "interrupted"
+            return INTERRUPTED
         if self.exhausted:
             return "no task is left"
         until = self.parts.recipe.run.evaluation.until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from hexad.contract.admission import Needs
-from hexad.contract.events import Event, Sink, WorkLost
+from hexad.contract.events import Event, Sink, WorkLost, ignore
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
@@ -30,7 +31,7 @@ from hexad.learner import checkpoint
 from hexad.learner.learner import Learner
 from hexad.learner.ranks import Ranks, Single, from_environment
 from hexad.learner.registry import Registry
-from hexad.loop import Evaluator, Loop, Parts
+from hexad.loop import INTERRUPTED, Evaluator, Loop, Parts
 from hexad.policy.load import load_policy
 from hexad.policy.local import LocalEngine
 from hexad.policy.policy import Policy
@@ -67,6 +68,17 @@ class Blind:
         """Nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a run is to be run: what is the same for all its stages."""
+
+    run_dir: Path
+    resume: bool
+    watcher: Watcher
+    interrupted: Interrupted
+    ranks: Ranks
+
+
 def train(
     recipe: Recipe | Staged,
     run_dir: Path,
@@ -81,15 +93,15 @@ def train(
     ``UserError`` for what the user can mend; faults beyond the recipe's limits and bugs stop the
     run with an exception of their own. What was committed before stays resumable.
     """
-    watcher = watcher or Blind()
-    if isinstance(recipe, Staged):
-        return _train_stages(recipe, run_dir, resume, watcher, interrupted)
     ranks = from_environment()
-    with compose(recipe, run_dir, watcher, ranks) as loop:
-        watcher.stage(recipe.name, recipe, loop.parts.ledger)
-        if resume:
-            _resume(loop)
-        return {"reason": loop.run(interrupted)}
+    looks = watcher if watcher is not None and ranks.rank == 0 else Blind()
+    order = Order(run_dir, resume, looks, interrupted, ranks)
+    try:
+        if isinstance(recipe, Staged):
+            return _train_stages(recipe, order)
+        return {"reason": _train_one(recipe, run_dir, order)}
+    finally:
+        ranks.close()
 
 
 def evaluate(run_dir: Path, split: Split, *, tasks: int | None = None) -> dict[str, Any]:
@@ -155,7 +167,7 @@ def compose(
             source=source,
             store=Store(run_dir / "episodes") if first and online else None,
             evaluate=_evaluator(recipe, world, run_dir, sink) if first else None,
-            sink=sink if first else ledger,
+            sink=sink if first else ignore,
         )
     )
     registry.register("learner", learner)
@@ -203,47 +215,48 @@ class Lineage:
         self.digests.update({int(version): digest for version, digest in state.items()})
 
 
-def _train_stages(
-    staged: Staged, run_dir: Path, resume: bool, watcher: Watcher, interrupted: Interrupted
-) -> dict[str, Any]:
-    outcome: dict[str, Any] = {"reason": "no stage"}
-    previous: Path | None = None
+def _train_one(recipe: Recipe, folder: Path, order: Order, gate: Gate | None = None) -> str:
+    """Run one recipe, past its gate if it has one, and return the reason why it ended."""
+    begun = order.resume and (folder / "checkpoints").is_dir()
+    with compose(recipe, folder, order.watcher, order.ranks) as loop:
+        order.watcher.stage(recipe.name, recipe, loop.parts.ledger)
+        if begun:
+            _resume(loop)
+        reason = loop.run(order.interrupted)
+        if gate is not None and reason != INTERRUPTED:
+            _pass(gate, loop)
+    return reason
+
+
+def _train_stages(staged: Staged, order: Order) -> dict[str, Any]:
+    reason, previous = "", PREVIOUS
     for stage in staged.stages:
-        folder, recipe = run_dir / stage.name, stage.recipe
+        folder, recipe = order.run_dir / stage.name, stage.recipe
         if recipe.policy.model == PREVIOUS:
-            assert previous is not None  # the loader refuses `previous` in the first stage
-            model = recipe.policy.model_copy(update={"model": str(previous)})
+            model = recipe.policy.model_copy(update={"model": previous})
             recipe = recipe.model_copy(update={"policy": model})
-        begun = resume and (folder / "checkpoints").is_dir()
         folder.mkdir(parents=True, exist_ok=True)
-        with compose(recipe, folder, watcher) as loop:
-            watcher.stage(stage.name, recipe, loop.parts.ledger)
-            if begun:
-                _resume(loop)
-            outcome = {"reason": loop.run(interrupted)}
-            if outcome["reason"] == "interrupted":
-                return outcome
-            if stage.gate is not None:
-                _pass(stage.name, stage.gate, loop)
-        previous = folder
-    return outcome
+        reason = _train_one(recipe, folder, order, stage.gate)
+        if reason == INTERRUPTED:
+            break
+        previous = str(folder)
+    return {"reason": reason}
 
 
-def _pass(name: str, gate: Gate, loop: Loop) -> None:
-    """Let the path go on, or refuse with the measured success."""
-    evaluator, recipe = loop.parts.evaluate, loop.parts.recipe
-    assert evaluator is not None
-    if gate.split == "selection" and loop.success is not None:
-        success: float | None = loop.success
-    else:
-        count = getattr(recipe.task, gate.split).count
-        success = evaluator(gate.split, count, loop.parts.learner.version)
-    if success is None or success < gate.success:
-        shown = "nothing was scored" if success is None else f"{success:.3f}"
+def _pass(gate: Gate, loop: Loop) -> None:
+    """Let the path go on, or refuse with the measured success; rank 0 measures for all."""
+    parts_ = loop.parts
+    success = loop.success if gate.split == "selection" else None
+    if success is None and parts_.evaluate is not None:
+        count = getattr(parts_.recipe.task, gate.split).count
+        success = parts_.evaluate(gate.split, count, parts_.learner.version)
+    agreed = parts_.ranks.broadcast_float(math.nan if success is None else success)
+    if not agreed >= gate.success:
+        shown = "nothing was scored" if math.isnan(agreed) else f"{agreed:.3f}"
         raise UserError(
-            f"stage {name} did not pass its gate: success on {gate.split} is {shown}, "
-            f"{gate.success:g} is asked",
-            where=str(loop.parts.run_dir),
+            f"stage {parts_.recipe.name} did not pass its gate: success on {gate.split} is "
+            f"{shown}, {gate.success:g} is asked",
+            where=str(parts_.run_dir),
             fix="give the stage a larger budget, or lower its gate",
         )
 
