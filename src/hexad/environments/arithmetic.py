@@ -97,6 +97,8 @@ class ArithmeticFamily:
     """Name of the verifier for training, in the feedback registry."""
     evaluation_verifier: str
     """Name of the independent verifier for evaluation."""
+    stratum = "operations"
+    """Key of a task's data by which evaluations break success down."""
     precedence: bool
     options: type[ArithmeticOptions] = ArithmeticOptions
     tool: Tool
