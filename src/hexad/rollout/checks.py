@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hexad.contract.ending import CENSORED, FAULTED, Ending
+from hexad.contract.ending import CENSORED, FAULTED, Ending, EndingKind
 from hexad.contract.faults import EngineFault, EnvironmentFault
 from hexad.contract.messages import Message, Role, ToolSchema
 from hexad.contract.reward import Reward
@@ -35,9 +35,9 @@ def check_step(step: object) -> Step:
         raise EnvironmentFault(f"step returned a {type(step).__name__}, not a Step")
     _check_messages("step", step.messages)
     _check_ending(step.ending)
-    for reward in step.rewards:
-        if not isinstance(reward, Reward) or not math.isfinite(reward.value):
-            raise EnvironmentFault(f"step returned the reward {reward!r}")
+    _check_rewards(step.rewards)
+    _check_number("tool_calls", step.tool_calls, int)
+    _check_number("tool_seconds", step.tool_seconds, (int, float))
     return step
 
 
@@ -63,7 +63,7 @@ def _check_messages(where: str, messages: Sequence[Message]) -> None:
     for message in messages:
         if not isinstance(message, Message) or not isinstance(message.content, str):
             raise EnvironmentFault(f"{where} returned {message!r}, not a Message with text")
-        if message.role not in Role:
+        if not isinstance(message.role, Role):
             raise EnvironmentFault(f"{where} returned a message of the role {message.role!r}")
         try:
             message.content.encode()
@@ -74,9 +74,27 @@ def _check_messages(where: str, messages: Sequence[Message]) -> None:
 def _check_ending(ending: Ending | None) -> None:
     if ending is None:
         return
-    if not isinstance(ending, Ending):
+    if not isinstance(ending, Ending) or not isinstance(ending.kind, EndingKind):
         raise EnvironmentFault(f"step returned the ending {ending!r}")
     if ending.kind in FAULTED or ending.kind in CENSORED:
         raise EnvironmentFault(f"the environment gave up: {ending.kind} {ending.reason}".rstrip())
     if ending.terminated == ending.truncated:
         raise EnvironmentFault(f"step set terminated and truncated to {ending.terminated} both")
+
+
+def _check_rewards(rewards: Sequence[Reward]) -> None:
+    if not isinstance(rewards, tuple):
+        raise EnvironmentFault(f"step returned rewards as a {type(rewards).__name__}")
+    for reward in rewards:
+        good = isinstance(reward, Reward) and isinstance(reward.value, int | float)
+        if not good or not math.isfinite(reward.value):
+            raise EnvironmentFault(f"step returned the reward {reward!r}")
+
+
+def _check_number(name: str, value: object, kind: type | tuple[type, ...]) -> None:
+    if (
+        not isinstance(value, kind)
+        or not isinstance(value, int | float)
+        or not 0 <= value < math.inf
+    ):
+        raise EnvironmentFault(f"step returned {name} {value!r}")
