@@ -65,17 +65,15 @@ class LocalEngine:
         self._writes = 0
         self._adapter = policy.adapter
         self._counts = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
+        dtype, device = str(self._model.dtype), self._model.device.type
+        config = {"path": self._backend.name, "dtype": dtype, "device": device}
+        sources = (sys.modules[__name__], attend, draw, lean, generic)
+        self._digest = code_digest("hexad.local", "1", config, *sources)
 
     @property
     def digest(self) -> str:
         """See :class:`hexad.policy.engine.Engine`."""
-        config = {
-            "path": self._backend.name,
-            "dtype": str(self._model.dtype),
-            "device": self._model.device.type,
-        }
-        sources = (sys.modules[__name__], attend, draw, lean, generic)
-        return code_digest("hexad.local", "1", config, *sources)
+        return self._digest
 
     @property
     def version(self) -> int:
@@ -206,6 +204,8 @@ class LocalEngine:
     def _pumped(self, task: asyncio.Task[None]) -> None:
         """Pass the end of the decoding task on to whoever still waits for a completion."""
         error = None if task.cancelled() else task.exception()
+        if task is not self._pump:  # a new one has taken over
+            return
         for ticket in [*self._queue, *self._table.tickets.values()]:
             if not ticket.future.done():
                 if error is not None:
