@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,8 @@ from hexad.contract.arrays import Floats, Ints
 from hexad.contract.episode import Actor
 from hexad.contract.faults import ContractViolation
 from hexad.contract.segment import ACTION_SPANS, NO_VERSION, Segment, Span
+from hexad.policy.chat import Rendered
 from hexad.policy.engine import Completion
-
-if TYPE_CHECKING:
-    from hexad.policy.chat import Rendered
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from hexad.contract.digest import digest
 from hexad.contract.provenance import Provenance
 from hexad.contract.sampling import Sampling
 from hexad.environments.protocol import TaskFamily
 from hexad.feedback.judge import Feedback
+from hexad.policy.chat import Chat
 from hexad.policy.engine import Engine
 from hexad.recipe.axes import LimitsSpec
-
-if TYPE_CHECKING:
-    from hexad.policy.chat import Chat
 
 
 @dataclass(frozen=True, slots=True)
