@@ -5,6 +5,7 @@ from learner_world import parameters, random_episodes, recipe, tiny
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import assign
 from hexad.learner.learner import Learner
+from hexad.learner.registry import Registry
 
 SETTINGS = recipe(update={"minibatches": 3, "epochs": 2, "optimizer": {"warmup_steps": 9}})
 
@@ -74,3 +75,16 @@ def test_restoring_takes_the_writers_lease():
     learner = Learner(tiny(), SETTINGS, lease=Lease())
     learner.restore(learner.state())
     assert taken == [True]
+
+
+def test_the_state_survives_the_disk(tmp_path):
+    registry, learner = Registry(), Learner(tiny(dtype=torch.bfloat16), SETTINGS)
+    registry.register("learner", learner)
+    run(learner, range(2))
+    registry.save(tmp_path / "state")
+    run(learner, [2])
+    after = learner.lineage
+    registry.load(tmp_path / "state")
+    assert learner.version == 2 and learner.lineage != after
+    run(learner, [2])
+    assert learner.lineage == after

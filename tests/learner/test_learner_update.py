@@ -130,13 +130,14 @@ def test_unscored_episodes_are_in_neither_numerator_nor_n(sections):
         same(base, train([*episodes, one], settings)[0], 1e-12)
 
 
-def test_values_behind_the_mask_are_inert():
+@pytest.mark.parametrize("outside", [torch.nan, 3.0])
+def test_values_behind_the_mask_are_inert(outside):
     """NaN, or anything else, in log-probs, weights and advantages of observations."""
     settings = recipe(**STEPPED)
 
     def junk(batch):
         value = torch.where(batch.action, batch.behaviour, 1e9)
-        weight = torch.where(batch.action, batch.weight, torch.nan)
+        weight = torch.where(batch.action, batch.weight, outside)
         return dataclasses.replace(batch, behaviour=value, weight=weight)
 
     episodes = random_episodes(8)
@@ -257,6 +258,38 @@ def test_sampled_is_missing_where_another_version_sampled():
     report = learner.update(batch, scores, assign(batch, settings.credit), 0.0)
     assert "log_ratio/engine" not in report.tallies
     assert set(report.roles) == {"old"}
+
+
+def test_tokens_of_other_versions_are_in_no_engine_ratio():
+    """Two of three tokens were sampled by this version; the gap of the third is no mismatch."""
+    settings = recipe(update={"epochs": 2})
+    row = segment([1, 2, 3, 4], [0, 1, 1, 1])
+    batch = assemble([episode("a", [row]), episode("b", [row], reward=0.0)])
+    batch = dataclasses.replace(batch, version=torch.tensor([-1, 0, 7, 0] * 2))
+    learner = Learner(tiny(), settings)
+    scores = learner.score(batch)
+    assert scores.sampled.logprob.isfinite().tolist() == [False, True, False, True] * 2
+    report = learner.update(batch, scores, assign(batch, settings.credit), 0.0)
+    assert report.tallies["log_ratio/engine"].count == 4
+    _, single = train(list(batch.episodes), recipe(), change=lambda b: batch)
+    assert single.tallies["log_ratio/engine"].count == 4
+
+
+@pytest.mark.parametrize("action", DENOMINATORS[:-1], ids=lambda a: "-".join(map(str, a.values())))
+def test_a_denominator_covers_one_optimiser_step(action):
+    """O05: neither the generation batch nor a micro-batch. Reward 1 everywhere has loss -1."""
+    update = {"surrogate": "plain", "minibatches": 2, "optimizer": {"lr": 1e-12}}
+    credit = {"estimator": "reinforce", "baseline": "none"}
+    settings = recipe(
+        action=action, update=update, credit=credit, system={"micro_batch_tokens": 40}
+    )
+    rng = np.random.default_rng(3)
+    episodes = [
+        episode(str(i), [random_segment(rng, turns=1 + i % 3)], group=f"g{i % 4}") for i in range(8)
+    ]
+    _, report = train(episodes, settings)
+    losses = report.tallies["loss"]
+    assert (losses.count, losses.low, losses.high) == (2, pytest.approx(-1), pytest.approx(-1))
 
 
 def test_roles_name_who_played_them():
