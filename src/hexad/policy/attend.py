@@ -18,32 +18,48 @@ def softmax(scores: torch.Tensor) -> torch.Tensor:
     return scores.softmax(-1, dtype=torch.float32).to(scores.dtype)
 
 
+def visible(positions: torch.Tensor, length: int, dtype: torch.dtype) -> torch.Tensor:
+    """Additive mask ``[*positions.shape, length]``: 0 up to each position, -inf after it.
+
+    Row ``p`` is a window on one vector of ``length`` zeros and ``length`` infinities.
+    """
+    line = torch.zeros(2 * length, dtype=dtype, device=positions.device)
+    line[length:] = float("-inf")
+    rows = line.as_strided((length, length), (1, 1))
+    picked = rows.index_select(0, length - 1 - positions.reshape(-1))
+    return picked.view(*positions.shape, length)
+
+
 class Decode:
-    """One new token for each of the first ``rows`` slots.
+    """One new token for each slot from ``first`` on, as many as there are ``positions``.
 
     ``positions`` int64 ``[rows]``; ``columns`` int64 ``[rows]`` is where the key and value go (the
     scratch column for rows that only pad); contexts are at most ``length`` tokens.
     """
 
     def __init__(
-        self, kv: KeyValues, positions: torch.Tensor, columns: torch.Tensor, length: int
+        self,
+        kv: KeyValues,
+        first: int,
+        positions: torch.Tensor,
+        columns: torch.Tensor,
+        length: int,
     ) -> None:
         shape = kv.shape
         rows, heads = len(positions), shape.kv_heads
         self._kv, self._length = kv, length
-        hidden = torch.arange(length, device=kv.device) > positions[:, None]
-        mask = torch.zeros(rows, length, dtype=kv.dtype, device=kv.device)
-        mask.masked_fill_(hidden, float("-inf"))
-        self._mask = mask.repeat_interleave(heads, 0)[:, None]
-        index = torch.arange(rows * heads, device=kv.device)
-        self._flat = index * (kv.columns + 1) + columns.repeat_interleave(heads)
+        self._slots = slice(first, first + rows)
+        mask = visible(positions[:, None].expand(rows, heads).reshape(-1), length, kv.dtype)
+        self._mask = mask[:, None]
+        items = torch.arange(first * heads, (first + rows) * heads, device=kv.device)
+        self._flat = (items.view(rows, heads) * (kv.columns + 1) + columns[:, None]).view(-1)
         self._at = columns.view(rows, 1, 1, 1).expand(rows, heads, shape.head_dim, 1)
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """``q [rows, heads, dim]``, ``k`` and ``v [rows, kv_heads, dim]`` to ``[rows, width]``."""
         kv, shape = self._kv, self._kv.shape
         rows, items = len(q), len(q) * shape.kv_heads
-        keys = kv.keys[layer][:rows]
+        keys = kv.keys[layer][self._slots]
         keys.scatter_(3, self._at, k.unsqueeze(-1))
         values = kv.values[layer]
         values.view(-1, shape.head_dim).index_copy_(0, self._flat, v.reshape(items, shape.head_dim))
@@ -53,7 +69,7 @@ class Decode:
         scores = torch.baddbmm(
             self._mask, queries, keys.view(items, shape.head_dim, -1)[:, :, : self._length]
         )
-        seen = values[:rows].view(items, -1, shape.head_dim)[:, : self._length]
+        seen = values[self._slots].view(items, -1, shape.head_dim)[:, : self._length]
         out = torch.bmm(softmax(scores), seen)
         return out[:, : shape.group].reshape(rows, -1)
 
@@ -67,9 +83,7 @@ class Prefill:
         self._kv, self._slots = kv, slots
         self._length = _rounded(int(positions.max()) + 1, kv.columns)
         self._columns = torch.where(real, positions, kv.columns)
-        hidden = torch.arange(self._length, device=kv.device) > positions[..., None]
-        mask = torch.zeros(hidden.shape, dtype=kv.dtype, device=kv.device)
-        self._mask = mask.masked_fill_(hidden, float("-inf"))[:, None, None]
+        self._mask = visible(positions, self._length, kv.dtype)[:, None, None]
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """``q [batch * new, heads, dim]`` and so on, to ``[batch * new, width]``."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,6 +12,10 @@ Uniforms = npt.NDArray[np.float64]
 
 _WORDS = 4
 """Philox-4x64 makes four 64-bit words for each value of its counter."""
+_BELOW_ONE = 1.0 - 2.0**-52
+"""Largest ``u`` (1 - 2**-53) times this, times a total, stays below the total after rounding."""
+_TEMPORARY = 1 << 16
+"""Numbers in one temporary: larger ones are mapped and unmapped on every call (measured)."""
 
 
 def uniforms(key: DrawKey, start: int, count: int) -> Uniforms:
@@ -35,34 +37,16 @@ def pick(logprobs: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     """Draw one token a row by inverse CDF: the first id whose cumulative probability exceeds ``u``.
 
     ``logprobs`` is ``[rows, vocabulary]``, finite or -inf, at least one finite a row; ``u`` is
-    float64 ``[rows]`` in [0, 1). Returns int64 ``[rows]``. Sums run in float64 over two levels
-    (blocks, then ids inside the block), are scaled by their own total, and both comparisons are
-    strict, so rounding can never pick an id of zero probability.
+    float64 ``[rows]`` in [0, 1). Returns int64 ``[rows]``. The sum runs in float64 and ``u`` is
+    scaled by just less than its total, so the last id never collects what rounding left over; the
+    comparison is strict, so an id of probability zero is never drawn.
     """
-    rows, vocabulary = logprobs.shape
-    width = 1 << math.ceil(math.log2(vocabulary) / 2)
-    p = logprobs.exp()
-    if vocabulary % width:
-        p = torch.nn.functional.pad(p, (0, width - vocabulary % width))
-    blocks = p.view(rows, -1, width)
-    block, rest = _first_above(blocks.sum(-1, dtype=torch.float64), u, scaled=True)
-    chosen = blocks[torch.arange(rows, device=p.device), block].double()
-    inside, _ = _first_above(chosen, rest, scaled=False)
-    return block * width + inside
+    rows = max(1, _TEMPORARY // logprobs.shape[1])
+    parts = zip(logprobs.split(rows), u.split(rows), strict=True)
+    return torch.cat([_pick(part, numbers) for part, numbers in parts])
 
 
-def _first_above(
-    masses: torch.Tensor, target: torch.Tensor, *, scaled: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """First index whose cumulative mass exceeds ``target``, and what is left of it there.
-
-    ``scaled`` multiplies the target by the row's total first. A target that rounding has put at or
-    above the total is moved just below it.
-    """
-    cumulative = masses.cumsum(-1)
-    total = cumulative[:, -1]
-    goal = target * total if scaled else target
-    goal = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
-    index = torch.searchsorted(cumulative, goal[:, None], right=True)
-    before = torch.nn.functional.pad(cumulative, (1, 0)).gather(1, index)
-    return index[:, 0], goal - before[:, 0]
+def _pick(logprobs: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    cumulative = logprobs.exp().cumsum(-1, dtype=torch.float64)
+    goal = u * (cumulative[:, -1] * _BELOW_ONE)
+    return torch.searchsorted(cumulative, goal[:, None], right=True)[:, 0]

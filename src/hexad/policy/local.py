@@ -251,7 +251,7 @@ class LocalEngine:
         """Draw the next token of ``lanes``, whose ``logits`` are ``[len(lanes), vocabulary]``."""
         if logits.dtype not in (torch.float32, torch.float64):
             logits = logits.float()
-        finite = torch.isfinite(logits.sum(-1)).cpu().numpy()
+        finite = np.isfinite(logits.sum(-1).cpu().numpy())
         if not finite.all():
             self._fault(lanes[~finite])
             lanes, logits = lanes[finite], logits[torch.from_numpy(finite).to(logits.device)]
