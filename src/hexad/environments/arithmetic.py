@@ -48,7 +48,7 @@ class ArithmeticOptions(Options):
     """Share of the expressions with so many operations; shares need not add up to 1."""
     low: int = Field(default=1, ge=0)
     """Smallest operand."""
-    high: int = Field(default=20, le=BOUND)
+    high: int = Field(default=9, le=BOUND)
     """Largest operand."""
     operators: tuple[str, ...] = ("+", "-", "*")
     """Operators, all equally likely: a list, or a text such as "+-"."""

@@ -13,7 +13,7 @@ def calculate(a: int, op: str, b: int) -> int:
 
 
 class CalculatorFamily(ArithmeticFamily):
-    """1-3 operations from + - * on integers 1..20, without precedence: ``3+4*2`` is 14."""
+    """1-3 operations from + - * on integers 1..9, without precedence: ``3+4*2`` is 14."""
 
     name = "calculator"
     version = "1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from hexad.environments.arithmetic import ArithmeticFamily, ArithmeticOptions, operate
+from hexad.environments.expression import BOUND
 from hexad.environments.tools import Effect, tool
 
 
@@ -19,6 +20,8 @@ class HardOptions(ArithmeticOptions):
 
     operations: dict[int, float] = Field(default={1: 0.1, 2: 0.2, 3: 0.2, 4: 0.2, 5: 0.15, 6: 0.15})
     """Share of the expressions with so many operations; shares need not add up to 1."""
+    high: int = Field(default=20, le=BOUND)
+    """Largest operand."""
     operators: tuple[str, ...] = ("+", "-", "*", "/")
     """Operators, all equally likely: a list, or a text such as "+-"."""
 

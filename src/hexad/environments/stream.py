@@ -12,8 +12,9 @@ from hexad.contract.faults import UserError
 from hexad.contract.task import Split
 from hexad.environments.expression import Expression, Grammar
 
-SHARES = {Split.TRAIN: 0.7, Split.SELECTION: 0.1, Split.HIDDEN: 0.1, Split.GATE: 0.1}
-"""Share of all expressions that belongs to each split."""
+SHARES = {Split.TRAIN: 0.35, Split.SELECTION: 0.2, Split.HIDDEN: 0.3, Split.GATE: 0.15}
+"""Share of all expressions that belongs to each split: there are only 243 of one operation on 1..9,
+so the evaluations need large shares to be made of different tasks."""
 
 _BOUNDS = tuple(zip(SHARES, accumulate(SHARES.values()), strict=True))
 _FRUITLESS = 20_000
