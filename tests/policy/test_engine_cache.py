@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -141,3 +142,29 @@ def test_a_publish_waits_for_open_requests_and_later_ones_wait_for_it() -> None:
     assert set(late.versions.tolist()) == {1}
     model.load_state_dict(weights)
     assert worst(model, [request([1, 2, 3], "late")], [late]) < 1e-4
+
+
+def test_binding_moves_parameters_together_without_a_copy(tmp_path: Path) -> None:
+    """The learner's parameters stay theirs: identity, values, checkpoint and in-place steps."""
+    model = qwen()
+    values = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    owners = list(model.parameters())
+    requests = ragged(4)
+    first, second = (LocalEngine(policy_of(model), rows=4) for _ in range(2))
+    assert all(left is right for left, right in zip(owners, model.parameters(), strict=True))
+    assert all(torch.equal(values[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(parameter.is_contiguous() for parameter in owners)
+    storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in owners}
+    assert sum(storages.values()) == sum(p.numel() * p.element_size() for p in owners)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    assert worst(loaded.eval(), requests, run(first, requests)) < 1e-4
+    with torch.no_grad():
+        model.model.layers[0].self_attn.v_proj.weight.mul_(3.0)
+        model.model.layers[1].mlp.up_proj.weight.mul_(3.0)
+    for engine in (first, second):
+        asyncio.run(engine.publish(None, 1))
+        assert worst(model, requests, run(engine, requests)) < 1e-4
+    model.to(torch.float64).to(torch.float32)  # gives every parameter new memory
+    asyncio.run(first.publish(None, 2))
+    assert worst(model, requests, run(first, requests)) < 1e-4

@@ -124,7 +124,7 @@ def test_the_generic_path_samples_without_dropout_and_leaves_the_mode_alone() ->
 def test_the_paths_agree_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     model, requests = qwen(), ragged(10)
     lean = run(LocalEngine(policy_of(model), rows=8), requests)
-    monkeypatch.setattr("hexad.policy.lean.lean_shaped", lambda model: False)
+    monkeypatch.setattr("hexad.policy.qwen.lean_shaped", lambda model: False)
     engine = LocalEngine(policy_of(model), rows=8)
     assert engine.path == "generic"
     for left, right in zip(lean, run(engine, requests), strict=True):

@@ -81,7 +81,7 @@ class Prefill:
         self, kv: KeyValues, slots: torch.Tensor, positions: torch.Tensor, real: torch.Tensor
     ) -> None:
         self._kv, self._slots = kv, slots
-        self._length = _rounded(int(positions.max()) + 1, kv.columns)
+        self._length = rounded(int(positions.max()) + 1, kv.columns)
         self._columns = torch.where(real, positions, kv.columns)
         self._mask = visible(positions, self._length, kv.dtype)[:, None, None]
 
@@ -103,6 +103,6 @@ class Prefill:
         return out.permute(0, 3, 1, 2, 4).reshape(batch * new, -1)
 
 
-def _rounded(length: int, columns: int) -> int:
+def rounded(length: int, columns: int) -> int:
     """``length`` rounded up to whole vectors, within ``columns``."""
     return min(-(-length // 16) * 16, columns)

@@ -42,7 +42,7 @@ def pick(logprobs: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     comparison is strict, so an id of probability zero is never drawn.
     """
     rows = max(1, _TEMPORARY // logprobs.shape[1])
-    parts = zip(logprobs.split(rows), u.split(rows), strict=True)
+    parts = zip(torch.split(logprobs, rows), torch.split(u, rows), strict=True)
     return torch.cat([_pick(part, numbers) for part, numbers in parts])
 
 

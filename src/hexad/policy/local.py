@@ -13,7 +13,7 @@ import torch
 from hexad.contract.digest import code_digest
 from hexad.contract.faults import ContractViolation, EngineFault
 from hexad.contract.sampling import Sampling
-from hexad.policy import attend, draw, generic, lean
+from hexad.policy import attend, draw, generic, lean, qwen
 from hexad.policy.backend import Ask, Backend, Index
 from hexad.policy.engine import Completion, EngineStats, Health, Request, Stop, Weights
 from hexad.policy.lease import Lease
@@ -50,7 +50,7 @@ class LocalEngine:
         self._vocabulary = int(self._model.get_output_embeddings().weight.shape[0])
         self._backend: Backend = (
             lean.Lean(self._model, max(rows, slots or 2 * rows))
-            if lean.lean_shaped(self._model)
+            if qwen.lean_shaped(self._model)
             else generic.Generic(self._model)
         )
         self._table = Table(rows, self._vocabulary)
@@ -67,7 +67,7 @@ class LocalEngine:
         self._counts = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
         dtype, device = str(self._model.dtype), self._model.device.type
         config = {"path": self._backend.name, "dtype": dtype, "device": device}
-        sources = (sys.modules[__name__], attend, draw, lean, generic)
+        sources = (sys.modules[__name__], attend, draw, lean, qwen, generic)
         self._digest = code_digest("hexad.local", "1", config, *sources)
 
     @property
