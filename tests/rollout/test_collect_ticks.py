@@ -124,6 +124,7 @@ INTERRUPTED = textwrap.dedent(
     import asyncio, sys, time
     from toyworld import *
     from hexad.rollout.collect import collect
+    from hexad.rollout.world import Patience
 
     class Slow(ToyEnvironment):
         async def step(self, turn):
@@ -133,7 +134,7 @@ INTERRUPTED = textwrap.dedent(
             print("closed", flush=True)
             await asyncio.sleep({linger})
 
-    world = toy_world(lambda r: say("a"), kind=Slow)
+    world = toy_world(lambda r: say("a"), kind=Slow, patience=Patience(close=60))
     try:
         collect(toy_plans(2), world)
     except KeyboardInterrupt:
@@ -156,7 +157,19 @@ def test_ctrl_c_closes_environments_and_a_second_one_does_not_wait(presses, ling
         if presses == 2:
             lines += [process.stdout.readline() for _ in range(2)]
             process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=4)
+        rest, _ = process.communicate(timeout=40)
     said = "".join(lines) + rest
     assert said.count("stepping") == 2 and said.count("closed") == 2
     assert said.rstrip().endswith("interrupted")
+
+
+def test_a_free_place_is_filled_before_the_next_tick_opens():
+    def script(request):
+        turns = {"g0": 1, "g1": 3, "g2": 3}[request.session[:2]]
+        # The prompt has 3 tokens and each turn with its answer adds 5.
+        return say("." if len(request.ids) >= 3 + 5 * (turns - 1) else "a")
+
+    world = toy_world(script)
+    collect(toy_plans(3), world, rows=2)
+    order = [request.session[:2] for request in world.engine.requests]
+    assert order == ["g0", "g1", "g1", "g2", "g1", "g2", "g2"]

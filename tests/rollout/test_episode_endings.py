@@ -92,3 +92,14 @@ def test_the_environments_ending_goes_before_the_trainers():
     episode = run(limited(toy_world([say("ab")], kind=Refusing), turns=1))
     assert episode.ending.kind is EndingKind.INVALID_ACTION and episode.ending.terminated
     assert episode.segments[0].ids[-7:].tolist() == ids_of("illegal").tolist()
+
+
+def test_an_episode_that_ends_in_time_is_not_out_of_time():
+    class Late(ToyEnvironment):
+        async def step(self, turn):
+            now[0] = 9.0
+            return await super().step(turn)
+
+    now = [0.0]
+    episode = run(limited(toy_world([say(".")], kind=Late, clock=lambda: now[0]), seconds=4.0))
+    assert episode.ending.kind is EndingKind.TERMINAL

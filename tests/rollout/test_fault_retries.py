@@ -281,3 +281,13 @@ def test_a_failing_verifier_leaves_episodes_unscored_and_is_noticed():
     check_unscored_rate([episode], 1.0)
     with pytest.raises(FaultRateExceeded, match="verifier_error x 1"):
         check_unscored_rate([episode], 0.5)
+
+
+def test_a_faulted_episode_has_no_reward_even_without_a_verifier():
+    class Generous(failing(9, RuntimeError("boom"))):
+        async def step(self, turn):
+            step = await super().step(turn)
+            return Step(step.messages, rewards=(Reward("env", 1.0),))
+
+    episode = run(toy_world(SCRIPT, kind=Generous, feedback=None, retries=0))
+    assert episode.faulted and episode.costs.turns == 2 and episode.rewards == ()
