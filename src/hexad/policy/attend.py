@@ -6,6 +6,8 @@ with at least two query rows, and columns beyond a context weigh exactly zero.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
 from hexad.policy.kv import KeyValues
@@ -19,15 +21,21 @@ def softmax(scores: torch.Tensor) -> torch.Tensor:
 
 
 def visible(positions: torch.Tensor, length: int, dtype: torch.dtype) -> torch.Tensor:
-    """Additive mask ``[*positions.shape, length]``: 0 up to each position, -inf after it.
-
-    Row ``p`` is a window on one vector of ``length`` zeros and ``length`` infinities.
-    """
-    line = torch.zeros(2 * length, dtype=dtype, device=positions.device)
-    line[length:] = float("-inf")
-    rows = line.as_strided((length, length), (1, 1))
+    """Additive mask ``[*positions.shape, length]``: 0 up to each position, -inf after it."""
+    rows = _staircase(length, dtype, positions.device)
     picked = rows.index_select(0, length - 1 - positions.reshape(-1))
     return picked.view(*positions.shape, length)
+
+
+@lru_cache(maxsize=64)
+def _staircase(length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """``[length, length]``: row ``r`` is 0 in its first ``length - r`` columns, -inf after them.
+
+    All rows are windows on one vector of ``length`` zeros and ``length`` infinities.
+    """
+    line = torch.zeros(2 * length, dtype=dtype, device=device)
+    line[length:] = float("-inf")
+    return line.as_strided((length, length), (1, 1))
 
 
 class Decode:
@@ -49,10 +57,10 @@ class Decode:
         rows, heads = len(positions), shape.kv_heads
         self._kv, self._length = kv, length
         self._slots = slice(first, first + rows)
-        mask = visible(positions[:, None].expand(rows, heads).reshape(-1), length, kv.dtype)
-        self._mask = mask[:, None]
-        items = torch.arange(first * heads, (first + rows) * heads, device=kv.device)
-        self._flat = (items.view(rows, heads) * (kv.columns + 1) + columns[:, None]).view(-1)
+        mask = visible(positions, length, kv.dtype)
+        self._mask = mask[:, None].expand(rows, heads, length).reshape(rows * heads, 1, length)
+        items = kv.items[first * heads : (first + rows) * heads].view(rows, heads)
+        self._flat = torch.add(columns[:, None], items, alpha=kv.columns + 1).view(-1)
         self._at = columns.view(rows, 1, 1, 1).expand(rows, heads, shape.head_dim, 1)
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -42,6 +42,8 @@ def pick(logprobs: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     comparison is strict, so an id of probability zero is never drawn.
     """
     rows = max(1, _TEMPORARY // logprobs.shape[1])
+    if len(logprobs) <= rows:
+        return _pick(logprobs, u)
     parts = zip(torch.split(logprobs, rows), torch.split(u, rows), strict=True)
     return torch.cat([_pick(part, numbers) for part, numbers in parts])
 

@@ -26,12 +26,14 @@ class KeyValues:
 
     Keys lie transposed because the product of few queries with them is faster that way. The last
     column is scratch: rows and positions that only pad a batch write there, and nobody reads it.
+    ``items`` numbers all pairs of slot and head.
     """
 
     def __init__(self, shape: Shape, dtype: torch.dtype, device: torch.device) -> None:
         self.shape, self.dtype, self.device = shape, dtype, device
         self.slots = 0
         self.columns = 0
+        self.items = torch.zeros(0)
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
         self.clear()
@@ -62,6 +64,7 @@ class KeyValues:
             values[:have, :, :width] = self.values[layer][:, :, :width]
             self.keys[layer], self.values[layer] = keys, values
         self.slots, self.columns = slots, columns
+        self.items = torch.arange(slots * self.shape.kv_heads, device=self.device)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor, columns: int) -> None:
         """Copy the first ``columns`` of slots ``source`` to slots ``target``, pair by pair.
