@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from engine_bench import VOCABULARY, alone, bits, policy_of, qwen, ragged, request, run, worst
 
+from hexad.policy.backend import Ask
 from hexad.policy.engine import Completion, DrawKey, Request
 from hexad.policy.local import LocalEngine
+from hexad.policy.slots import Slots
 
 
 def following(asked: Request, given: Completion, extra: int = 5) -> Request:
@@ -54,6 +56,21 @@ def test_group_members_and_strangers_share_prefixes_within_one_batch() -> None:
     assert computed == 50 + 3 * 10 + 12
     assert bits(done) == bits([alone(policy, each) for each in requests])
     assert len(set(bits(done))) == 16
+
+
+def test_a_group_is_computed_in_two_waves_however_large() -> None:
+    """Copies come from the first of them, never from each other: waves run one after another."""
+    slots = Slots(64)
+    generator = np.random.default_rng(0)
+    system = generator.integers(0, VOCABULARY, 30).astype(np.int32)
+    tails = generator.integers(0, VOCABULARY, (4, 10)).astype(np.int32)
+    asks = [Ask(i, np.concatenate((system, tails[i // 8])), 4, None) for i in range(32)]
+    places = slots.plan(asks)
+    assert [place.wave for place in places] == [0, *[1] * 7] + [1, *[2] * 7] * 3
+    assert [place.start for place in places] == [0, *[39] * 7] + [30, *[39] * 7] * 3
+    for slot in range(32):
+        slots.release(slot, keep=True)
+    assert {place.wave for place in slots.plan(asks[:8])} == {0, 1}
 
 
 def test_eviction_keeps_results_and_open_requests_intact() -> None:

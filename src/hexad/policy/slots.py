@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hexad.contract.arrays import Ints
-from hexad.policy.backend import Ask
+from hexad.policy.backend import Ask, Index
 
 _WORTH_COPYING = 8
 """A shorter shared prefix is computed again: copying would cost as much."""
@@ -49,7 +49,7 @@ class Slots:
         Stops early when every slot left is open or is a donor of this batch.
         """
         places: list[Place] = []
-        waves: dict[int, int] = {}
+        waves = np.full(len(self.length), -1, np.int64)
         donors: set[int] = set()
         same: dict[bytes, int] = {}
         for ask in asks:
@@ -57,17 +57,17 @@ class Slots:
             own = self._slot_of.get(ask.session) if ask.session is not None else None
             if own is not None and (self._open[own] or own in donors):
                 own = None
-            donor, start = self._source(ask.ids, own, same)
+            donor, start = self._source(ask.ids, own, same, waves)
             slot = own if own is not None else self._victim(donors)
             if slot is None:
                 break
             if donor not in (slot, -1):
                 donors.add(donor)
-            place = Place(slot, start, -1 if donor == slot else donor, waves.get(donor, -1) + 1)
-            waves[slot] = place.wave
-            same[ask.ids.tobytes()] = slot
+            wave = int(waves[donor]) + 1 if donor >= 0 else 0
+            places.append(Place(slot, start, -1 if donor == slot else donor, wave))
+            waves[slot] = wave
+            same.setdefault(ask.ids.tobytes(), slot)
             self._take(slot, ask)
-            places.append(place)
         return places
 
     def append(self, slots: np.ndarray, tokens: np.ndarray, positions: np.ndarray) -> None:
@@ -103,13 +103,15 @@ class Slots:
             if name is not None:
                 self._slot_of[name] = slot
 
-    def _source(self, ids: Ints, own: int | None, same: dict[bytes, int]) -> tuple[int, int]:
+    def _source(
+        self, ids: Ints, own: int | None, same: dict[bytes, int], waves: Index
+    ) -> tuple[int, int]:
         """The slot that shares the longest prefix with ``ids``, and its length (-1, 0 for none)."""
         last = len(ids) - 1
         if own is not None and self.length[own] and self._shared(own, ids) == self.length[own]:
             return own, int(self.length[own])
         twin = same.get(ids.tobytes())
-        donor, start = (twin, last) if twin is not None else self._longest(ids[:last])
+        donor, start = (twin, last) if twin is not None else self._longest(ids[:last], waves)
         if own is not None and self._shared(own, ids) >= start:
             donor, start = own, self._shared(own, ids)
         return (donor, start) if donor == own or start >= _WORTH_COPYING else (-1, 0)
@@ -120,15 +122,15 @@ class Slots:
         differs = np.flatnonzero(self.ids[slot, :reach] != ids[:reach])
         return int(differs[0]) if len(differs) else reach
 
-    def _longest(self, prefix: Ints) -> tuple[int, int]:
-        """Like :meth:`_shared`, for the best slot of all."""
+    def _longest(self, prefix: Ints, waves: Index) -> tuple[int, int]:
+        """Like :meth:`_shared`, for the best slot of all; of equal ones, the earliest computed."""
         held = np.flatnonzero(self.length)
         if not len(held) or not len(prefix):
             return -1, 0
         differs = self.ids[held, : len(prefix)] != prefix
         first = np.where(differs.any(1), differs.argmax(1), len(prefix))
         shared = np.minimum(first, self.length[held])
-        best = int(shared.argmax())
+        best = int(np.lexsort((waves[held], -shared))[0])
         return int(held[best]), int(shared[best])
 
     def _victim(self, donors: set[int]) -> int | None:
