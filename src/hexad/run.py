@@ -36,6 +36,7 @@ from hexad.policy.load import load_policy
 from hexad.policy.local import LocalEngine
 from hexad.policy.policy import Policy
 from hexad.recipe.axes import Recipe
+from hexad.recipe.dump import write
 from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
 from hexad.rollout.world import PolicyIdentity, World
@@ -236,6 +237,8 @@ def _train_stages(staged: Staged, order: Order) -> dict[str, Any]:
             model = recipe.policy.model_copy(update={"model": previous})
             recipe = recipe.model_copy(update={"policy": model})
         folder.mkdir(parents=True, exist_ok=True)
+        if order.ranks.rank == 0:
+            write(recipe, folder / "recipe.yaml")  # a stage's folder is a run folder of its own
         reason = _train_one(recipe, folder, order, stage.gate)
         if reason == INTERRUPTED:
             break

@@ -19,7 +19,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One requested call. ``error`` says why it could not be parsed; ``arguments`` is then empty."""
+    """One requested call. ``error`` says why it was not parsed; ``arguments`` is then empty."""
 
     name: str
     arguments: Mapping[str, Any]

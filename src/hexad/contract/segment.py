@@ -66,9 +66,9 @@ class Segment:
     ``ids`` int32. ``action`` bool: sampled by the actor, a fact. ``weight`` float32: the token's
     share in the loss, a decision; 1 on actions by default, 0 elsewhere. ``logprob`` float32 and
     ``version`` int32 exist exactly where the *policy* sampled; NaN and -1 elsewhere. ``turn``
-    int32: number of the assistant turn the token belongs to or precedes; the final observation of an
-    episode keeps the last turn's number. ``spans`` covers the segment without gaps. ``parent`` is
-    the index of the segment this context was made from, ``origin`` says how, ``agent`` who acts.
+    int32: number of the assistant turn the token belongs to or precedes; the final observation of
+    an episode keeps the last turn's number. ``spans`` covers the segment without gaps. ``parent``
+    is the index of the segment this context was made from, ``origin`` says how, ``agent`` who acts.
 
     The constructor fixes types and makes arrays read-only; whether the facts are fit for training
     is judged by ``admit``.

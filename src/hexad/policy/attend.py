@@ -54,9 +54,8 @@ class Decode:
         length: int,
     ) -> None:
         shape = kv.shape
-        rows, heads = len(positions), shape.kv_heads
-        self._kv, self._length = kv, length
-        self._slots = slice(first, first + rows)
+        rows, heads = positions.shape[0], shape.kv_heads
+        self._shape, self._windows = shape, kv.window(first, rows, length)
         mask = visible(positions, length, kv.dtype)
         self._mask = mask[:, None].expand(rows, heads, length).reshape(rows * heads, 1, length)
         items = kv.items[first * heads : (first + rows) * heads].view(rows, heads)
@@ -65,21 +64,17 @@ class Decode:
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """``q [rows, heads, dim]``, ``k`` and ``v [rows, kv_heads, dim]`` to ``[rows, width]``."""
-        kv, shape = self._kv, self._kv.shape
-        rows, items = len(q), len(q) * shape.kv_heads
-        keys = kv.keys[layer][self._slots]
-        keys.scatter_(3, self._at, k.unsqueeze(-1))
-        values = kv.values[layer]
-        values.view(-1, shape.head_dim).index_copy_(0, self._flat, v.reshape(items, shape.head_dim))
-        queries = q.reshape(items, shape.group, shape.head_dim)
-        if shape.group == 1:
-            queries = queries.expand(items, 2, shape.head_dim)
-        scores = torch.baddbmm(
-            self._mask, queries, keys.view(items, shape.head_dim, -1)[:, :, : self._length]
-        )
-        seen = values[self._slots].view(items, -1, shape.head_dim)[:, : self._length]
-        out = torch.bmm(softmax(scores), seen)
-        return out[:, : shape.group].reshape(rows, -1)
+        window, group, dim = self._windows[layer], self._shape.group, self._shape.head_dim
+        window.write_keys.scatter_(3, self._at, k.unsqueeze(-1))
+        window.write_values.index_copy_(0, self._flat, v.reshape(-1, dim))
+        queries = q.reshape(-1, group, dim)
+        if group == 1:
+            queries = queries.expand(-1, 2, dim)
+        scores = torch.baddbmm(self._mask, queries, window.keys)
+        out = torch.bmm(softmax(scores), window.values)
+        if group == 1:
+            out = out[:, :1]
+        return out.reshape(q.shape[0], -1)
 
 
 class Prefill:

@@ -53,8 +53,8 @@ class Request:
     """``ids`` is the whole context (int32); the engine is stateless in meaning.
 
     ``stop_ids`` are all ids that end a turn. ``session`` is a cache hint: turns of one episode
-    share it. The token at context position ``p`` (0 is the first token of ``ids``) is drawn with the
-    uniform number of (``key``, ``p``), so that any engine replays the same request.
+    share it. The token at context position ``p`` (0 is the first token of ``ids``) is drawn with
+    the uniform number of (``key``, ``p``), so that any engine replays the same request.
     """
 
     ids: Ints

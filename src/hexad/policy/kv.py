@@ -20,6 +20,21 @@ class Shape:
     head_dim: int
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Views of one layer for some neighbouring slots; an item is a pair of slot and head.
+
+    ``write_keys [slots, kv_heads, head_dim, columns + 1]``; ``write_values`` is all values as
+    ``[items * (columns + 1), head_dim]``; ``keys [items, head_dim, length]`` and
+    ``values [items, length, head_dim]`` are what attention reads.
+    """
+
+    write_keys: torch.Tensor
+    write_values: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
 class KeyValues:
     """``keys[layer]`` is ``[slots, kv_heads, head_dim, columns + 1]``, ``values[layer]`` is
     ``[slots, kv_heads, columns + 1, head_dim]``.
@@ -34,6 +49,7 @@ class KeyValues:
         self.slots = 0
         self.columns = 0
         self.items = torch.zeros(0)
+        self._windows: tuple[tuple[int, int, int], list[Window]] = ((0, 0, 0), [])
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
         self.clear()
@@ -41,6 +57,7 @@ class KeyValues:
     def clear(self) -> None:
         """Release all memory."""
         self.slots = self.columns = 0
+        self._windows = ((0, 0, 0), [])
         self.keys = [self._zeros(0, 0)[0] for _ in range(self.shape.layers)]
         self.values = [self._zeros(0, 0)[1] for _ in range(self.shape.layers)]
 
@@ -65,6 +82,26 @@ class KeyValues:
             self.keys[layer], self.values[layer] = keys, values
         self.slots, self.columns = slots, columns
         self.items = torch.arange(slots * self.shape.kv_heads, device=self.device)
+        self._windows = ((0, 0, 0), [])
+
+    def window(self, first: int, rows: int, length: int) -> list[Window]:
+        """Views, layer by layer, of slots ``first`` to ``first + rows - 1`` and ``length`` columns.
+
+        The last answer is kept: one decode step after another asks for the same.
+        """
+        if self._windows[0] != (first, rows, length):
+            items = slice(first * self.shape.kv_heads, (first + rows) * self.shape.kv_heads)
+            windows = [
+                Window(
+                    keys[first : first + rows],
+                    values.view(-1, self.shape.head_dim),
+                    keys.flatten(0, 1)[items, :, :length],
+                    values.flatten(0, 1)[items, :length],
+                )
+                for keys, values in zip(self.keys, self.values, strict=True)
+            ]
+            self._windows = ((first, rows, length), windows)
+        return self._windows[1]
 
     def copy(self, source: torch.Tensor, target: torch.Tensor, columns: int) -> None:
         """Copy the first ``columns`` of slots ``source`` to slots ``target``, pair by pair.

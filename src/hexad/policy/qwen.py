@@ -94,10 +94,10 @@ class Qwen:
         """Hidden states ``[tokens, hidden]`` of ``ids [tokens]``, before the last norm."""
         cosine, sine = self._cosine[positions], self._sine[positions]
         dim, heads = self.shape.head_dim, self.heads
-        both = heads + self.shape.kv_heads
+        tokens, both = ids.shape[0], heads + self.shape.kv_heads
         x = F.embedding(ids, self._model.model.embed_tokens.weight)
         for number, layer in enumerate(self._layers):
-            qkv = F.linear(self._rms(x, layer.before), *layer.qkv).view(len(ids), -1, dim)
+            qkv = F.linear(self._rms(x, layer.before), *layer.qkv).view(tokens, -1, dim)
             qk = self._rms(qkv[:, :both], layer.heads)
             qk = torch.addcmul(qk * cosine, qk.roll(dim // 2, -1), sine)
             seen = view.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, both:])
@@ -118,10 +118,10 @@ class Qwen:
             before=self._norm(layer.input_layernorm),
             qkv=_together((attention.q_proj, attention.k_proj, attention.v_proj)),
             heads=torch.cat((scaled.expand(self.heads, -1), plain.expand(self.shape.kv_heads, -1))),
-            out=_together((attention.o_proj,)),
+            out=_transposed(attention.o_proj),
             after=self._norm(layer.post_attention_layernorm),
             gate_up=_together((mlp.gate_proj, mlp.up_proj)),
-            down=_together((mlp.down_proj,)),
+            down=_transposed(mlp.down_proj),
         )
 
     def _norm(self, norm: Any) -> torch.Tensor:
@@ -142,9 +142,14 @@ class Qwen:
 def _added(
     x: torch.Tensor, h: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """``x`` plus a linear map of ``h``."""
-    total = torch.addmm(x, h, weight.t())
+    """``x`` plus a linear map of ``h``; ``weight`` is transposed."""
+    total = torch.addmm(x, h, weight)
     return total if bias is None else total.add_(bias)
+
+
+def _transposed(linear: nn.Linear) -> Affine:
+    """The map's own weight, transposed, and its bias."""
+    return linear.weight.detach().t(), None if linear.bias is None else linear.bias.detach()
 
 
 def _together(maps: Sequence[nn.Linear]) -> Affine:
@@ -160,8 +165,6 @@ def _adjacent(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
     and identity stay, so an optimiser goes on unaware and what it writes is read here.
     """
     joined = parameters[0].detach()
-    if len(parameters) == 1:
-        return joined
     spans = [parameter.numel() * parameter.element_size() for parameter in parameters]
     home = joined.untyped_storage().data_ptr()
     after = [parameters[0].data_ptr() + sum(spans[:i]) for i in range(len(spans))]
