@@ -45,10 +45,13 @@ def build(shape: str) -> Policy:
 def sample(engine: LocalEngine, requests: list[Request]) -> list[Completion]:
     """Submit all requests at once and wait for them."""
 
-    async def together() -> list[Completion]:
-        return await asyncio.gather(*[engine.sample(request) for request in requests])
+    done: list[Completion] = []
 
-    return asyncio.run(together())
+    async def together() -> None:  # returns nothing: Python 3.11 prints what asyncio.run returns
+        done.extend(await asyncio.gather(*[engine.sample(request) for request in requests]))
+
+    asyncio.run(together())
+    return done
 
 
 def by_engine(engine: LocalEngine, prompts: np.ndarray, lengths: np.ndarray, run: int) -> float:
