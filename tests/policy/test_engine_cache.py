@@ -73,6 +73,14 @@ def test_a_group_is_computed_in_two_waves_however_large() -> None:
     assert {place.wave for place in slots.plan(asks[:8])} == {0, 1}
 
 
+def test_twins_of_a_multi_head_model_are_bit_equal_to_the_first() -> None:
+    """One uncached token each, one query a head: the smallest product there is."""
+    policy = policy_of(qwen(num_key_value_heads=4))
+    twins = [request(range(2, 40), "same", session=str(i)) for i in range(20)]
+    done = run(LocalEngine(policy, rows=32), twins)
+    assert set(bits(done)) == set(bits([alone(policy, twins[0])]))
+
+
 def test_eviction_keeps_results_and_open_requests_intact() -> None:
     policy = policy_of(qwen())
     small, large = LocalEngine(policy, rows=4, slots=4), LocalEngine(policy, rows=64)

@@ -41,9 +41,13 @@ def _staircase(length: int, dtype: torch.dtype, device: torch.device) -> torch.T
 class Decode:
     """One new token for each slot from ``first`` on, as many as there are ``positions``.
 
+    All of them leave the last layer (``chosen`` is ``None``).
+
     ``positions`` int64 ``[rows]``; ``columns`` int64 ``[rows]`` is where the key and value go (the
     scratch column for rows that only pad); contexts are at most ``length`` tokens.
     """
+
+    chosen: torch.Tensor | None = None
 
     def __init__(
         self,
@@ -68,42 +72,80 @@ class Decode:
         window.write_keys.scatter_(3, self._at, k.unsqueeze(-1))
         window.write_values.index_copy_(0, self._flat, v.reshape(-1, dim))
         queries = q.reshape(-1, group, dim)
-        if group == 1:
-            queries = queries.expand(-1, 2, dim)
-        scores = torch.baddbmm(self._mask, queries, window.keys)
-        out = torch.bmm(softmax(scores), window.values)
-        if group == 1:
-            out = out[:, :1]
-        return out.reshape(q.shape[0], -1)
+        return _single(self._mask, queries, window.keys, window.values).view(q.shape[0], -1)
+
+
+def _single(
+    mask: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+) -> torch.Tensor:
+    """Attention of one token an item: ``queries [items, group, dim]`` to the same shape.
+
+    ``keys [items, dim, length]``, ``values [items, length, dim]``, ``mask [items, 1, length]``.
+    """
+    items, group, dim = queries.shape
+    if group == 1:
+        queries = queries.expand(items, 2, dim)
+    scores = torch.baddbmm(mask, queries, keys)
+    out = torch.bmm(softmax(scores), values)
+    return out if group > 1 else out[:, :1].contiguous()
 
 
 class Prefill:
-    """``positions [batch, new]`` are appended to ``slots [batch]``; ``real`` marks true tokens."""
+    """``positions [batch, new]`` are appended to ``slots [batch]``; ``real`` marks true tokens.
+
+    ``chosen [rows, 2]`` names the tokens, by batch row and column, that leave the last layer: what
+    follows its keys and values is computed for them alone.
+    """
 
     def __init__(
-        self, kv: KeyValues, slots: torch.Tensor, positions: torch.Tensor, real: torch.Tensor
+        self,
+        kv: KeyValues,
+        slots: torch.Tensor,
+        positions: torch.Tensor,
+        real: torch.Tensor,
+        chosen: torch.Tensor,
     ) -> None:
         self._kv, self._slots = kv, slots
         self._length = rounded(int(positions.max()) + 1, kv.columns)
         self._columns = torch.where(real, positions, kv.columns)
-        self._mask = visible(positions, self._length, kv.dtype)[:, None, None]
+        self._mask = visible(positions, self._length, kv.dtype)
+        self._owner, column = chosen.unbind(1)
+        self.chosen: torch.Tensor | None = self._owner * positions.shape[1] + column
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """``q [batch * new, heads, dim]`` and so on, to ``[batch * new, width]``."""
+        """``q [batch * new, heads, dim]`` and so on, to ``[batch * new, width]``.
+
+        In the last layer to ``[len(chosen), width]``.
+        """
         kv, shape = self._kv, self._kv.shape
         batch, new = self._columns.shape
-        heads, group, dim = shape.kv_heads, shape.group, shape.head_dim
+        heads, dim = shape.kv_heads, shape.head_dim
         keys, values = kv.keys[layer], kv.values[layer]
         keys[self._slots[:, None], :, :, self._columns] = k.view(batch, new, heads, dim)
         values[self._slots[:, None], :, self._columns] = v.view(batch, new, heads, dim)
-        known = keys[self._slots, :, :, : self._length].view(batch * heads, dim, -1)
-        seen = values[self._slots, :, : self._length].view(batch * heads, -1, dim)
+        last = layer == shape.layers - 1
+        slots = self._slots[self._owner] if last else self._slots
+        known = keys[slots, :, :, : self._length].view(len(slots) * heads, dim, -1)
+        seen = values[slots, :, : self._length].view(len(slots) * heads, -1, dim)
+        return self._leave(q, known, seen) if last else self._all(q, known, seen)
+
+    def _all(self, q: torch.Tensor, known: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        batch, new = self._columns.shape
+        heads, group, dim = self._kv.shape.kv_heads, self._kv.shape.group, self._kv.shape.head_dim
         queries = q.view(batch, new, heads, group, dim).permute(0, 2, 3, 1, 4)
         scores = torch.bmm(queries.reshape(batch * heads, group * new, dim), known)
-        scores = scores.view(batch, heads, group, new, -1).add_(self._mask)
+        scores = scores.view(batch, heads, group, new, -1).add_(self._mask[:, None, None])
         weights = softmax(scores).view(batch * heads, group * new, -1)
         out = torch.bmm(weights, seen).view(batch, heads, group, new, dim)
         return out.permute(0, 3, 1, 2, 4).reshape(batch * new, -1)
+
+    def _leave(self, q: torch.Tensor, known: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        shape, rows = self._kv.shape, len(self._owner)
+        assert self.chosen is not None
+        mask = self._mask.view(-1, self._length)[self.chosen]
+        mask = mask.repeat_interleave(shape.kv_heads, 0)[:, None]
+        queries = q[self.chosen].reshape(-1, shape.group, shape.head_dim)
+        return _single(mask, queries, known, seen).view(rows, -1)
 
 
 def rounded(length: int, columns: int) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from hexad.policy.attend import Decode, Prefill, rounded
 from hexad.policy.backend import Admission, Ask, Index
@@ -133,7 +132,7 @@ class Lean:
         """Run the uncached tokens of each prompt; return logits after its last one."""
         device = self._kv.device
         lengths = [len(ask.ids) - place.start for ask, place in zip(asks, places, strict=True)]
-        batch, width = len(asks), max(max(lengths), -(-_ROWS // len(asks)))
+        batch, width = len(asks), max(max(lengths), -(-_ROWS // len(asks)), 2)
         if width > _CHUNK:
             width = -(-width // _ROWS) * _ROWS
         ids = np.zeros((batch, width), np.int64)
@@ -144,21 +143,19 @@ class Lean:
             positions[row, :length] = np.arange(place.start, len(ask.ids))
             real[row, :length] = True
         slots = torch.tensor([place.slot for place in places], device=device)
-        last = torch.tensor(lengths, device=device) - 1
+        owner = torch.arange(max(batch, _ROWS), device=device) % batch
+        last = torch.tensor(lengths, device=device)[owner] - 1
         final: torch.Tensor | None = None
         for first in range(0, width, _CHUNK):
             part = slice(first, first + _CHUNK)
             at = torch.from_numpy(positions[:, part]).to(device)
-            view = Prefill(self._kv, slots, at, torch.from_numpy(real[:, part]).to(device))
+            here = last.clamp(first, first + at.shape[1] - 1)
+            chosen = torch.stack((owner, here - first), 1)
+            view = Prefill(self._kv, slots, at, torch.from_numpy(real[:, part]).to(device), chosen)
             tokens = torch.from_numpy(ids[:, part]).to(device)
-            hidden = self._net.run(tokens.reshape(-1), at.reshape(-1), view)
-            hidden = hidden.view(batch, at.shape[1], -1)
-            here = last.clamp(first, first + hidden.shape[1] - 1)
-            ended = hidden[torch.arange(batch, device=device), here - first]
+            ended = self._net.run(tokens.reshape(-1), at.reshape(-1), view)
             final = ended if final is None else torch.where((here == last)[:, None], ended, final)
         assert final is not None
-        if batch < _ROWS:
-            final = F.pad(final, (0, 0, 0, _ROWS - batch))
         return self._net.logits(final)[:batch]
 
 

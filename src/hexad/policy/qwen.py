@@ -32,7 +32,12 @@ def lean_shaped(model: nn.Module) -> bool:
 
 
 class View(Protocol):
-    """Attention over what the slots hold and the new tokens."""
+    """Attention over what the slots hold and the new tokens.
+
+    ``chosen`` lists the tokens that leave the last layer, ``None`` for all.
+    """
+
+    chosen: torch.Tensor | None
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """``q [tokens, heads, dim]``, ``k`` and ``v [tokens, kv_heads, dim]`` to 2-d."""
@@ -91,7 +96,7 @@ class Qwen:
         self._sine = torch.cat((-sine, sine), -1).to(self.dtype)[:, None]
 
     def run(self, ids: torch.Tensor, positions: torch.Tensor, view: View) -> torch.Tensor:
-        """Hidden states ``[tokens, hidden]`` of ``ids [tokens]``, before the last norm."""
+        """Hidden states of ``ids [tokens]``, or of the chosen ones, before the last norm."""
         cosine, sine = self._cosine[positions], self._sine[positions]
         dim, heads = self.shape.head_dim, self.heads
         tokens, both = ids.shape[0], heads + self.shape.kv_heads
@@ -101,6 +106,8 @@ class Qwen:
             qk = self._rms(qkv[:, :both], layer.heads)
             qk = torch.addcmul(qk * cosine, qk.roll(dim // 2, -1), sine)
             seen = view.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, both:])
+            if view.chosen is not None and number == self.shape.layers - 1:
+                x = x[view.chosen]
             x = _added(x, seen, *layer.out)
             gate, up = F.linear(self._rms(x, layer.after), *layer.gate_up).chunk(2, -1)
             x = _added(x, F.silu(gate).mul_(up), *layer.down)
