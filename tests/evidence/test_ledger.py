@@ -80,7 +80,7 @@ def test_faults_and_unscored_episodes_are_in_no_success_rate(ledger, episode):
     row = ledger.commit(0)
     assert row["reward/success"] == 2 / 4 and row["reward/score"] == 2 / 4
     assert row["reward/scored"] == 4 / 6 and row["episode/faulted"] == 1 / 6
-    assert row["group/mixed"] == 1 / 2 and row["group/signal"] == 1 / 2
+    assert row["group/mixed"] == 1.0 and row["group/signal"] == 1.0  # of scored groups
     assert row["episode/refused"] == 3 / 6 and row["ending/truncated_turns"] == 1 / 6
 
 
@@ -94,8 +94,10 @@ def test_groups_are_counted_in_groups_and_in_tokens(ledger, episode):
 
 def test_demonstrations_are_supplied_not_generated(ledger, episode):
     ledger(EpisodeDone(0, episode("a", tokens=8, actor="expert", status=None)))
+    ledger(GroupJudged(0, "g", "unscored", False, 0, 1, 0))
     ledger(trained(1, 8))
     row = ledger.commit(0)
+    assert not {"group/mixed", "group/signal"} & set(row)
     assert ledger.books.supplied == 8 and ledger.books.generated == 0
     assert ledger.consumed()["rollout_tokens"] == 0 and ledger.consumed()["episodes"] == 1
     assert ledger.funnel.row()["rewarded"]["lost"] == {"not_judged": 1}

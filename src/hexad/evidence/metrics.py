@@ -34,8 +34,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(SCORE, "mean over scored episodes of the sum of raw reward components"),
     Metric("reward/component/*", "mean of one raw component over scored episodes that carry it"),
     Metric(SCORED, "share of the batch's finished episodes with a score", "above 0.95"),
-    Metric(MIXED, "share of groups with right and wrong members", "above 0.2 for group methods"),
-    Metric(SIGNAL, "share of groups whose advantages are not all zero", "above 0.2"),
+    Metric(
+        MIXED, "share of scored groups with right and wrong members", "above 0.2 for group methods"
+    ),
+    Metric(SIGNAL, "share of scored groups whose advantages are not all zero", "above 0.2"),
     Metric(FAULTED, "share of finished episodes that ended in a fault", "below 0.05"),
     Metric(REFUSED, "share of finished episodes that admission or a gate refused", "below 0.05"),
     Metric(TURNS, "mean assistant turns of an episode"),

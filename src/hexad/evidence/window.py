@@ -42,8 +42,8 @@ class Window:
             self._add(f"reward/component/{name}", [value])
 
     def group(self, event: GroupJudged) -> None:
-        """A judged group."""
-        self.counts["groups"] += 1
+        """A group and its verdicts; one that nobody scored says nothing about signal."""
+        self.counts["groups"] += event.kind != "unscored"
         self.counts["groups mixed"] += event.kind == "mixed"
         self.counts["groups signal"] += event.signal
 
