@@ -4,7 +4,9 @@
 
 Both sample at temperature 1 from the same model in the same process, turn about, on fresh random
 prompts (so that no prefix is cached). ``equal``: every row samples as many tokens. ``ragged``: rows
-want different numbers; ``generate()`` pads to the longest, and only wanted tokens count for both.
+want different numbers (uniform in 4..128), ``generate()`` pads to the longest, only wanted tokens
+count for both. ``stream``: four such batches; ``generate()`` takes one after the other, the engine
+refills a row as soon as it is free.
 Seconds are CPU seconds of this process, which on one thread are wall-clock seconds of an idle
 machine: neighbours disturb the ratio less. The last lines measure what the prefix cache saves on a
 repeated context, and the bfloat16 gap between the engine and a full forward pass.
@@ -87,30 +89,32 @@ def by_generate(model: PreTrainedModel, prompts: np.ndarray, lengths: np.ndarray
     return seconds
 
 
-def measure(shape: str, batch: int, *, ragged: bool, rounds: int) -> list[str]:
+def measure(shape: str, case: str, batch: int, rounds: int) -> list[str]:
     """One row of the table: medians over ``rounds`` interleaved rounds."""
     policy = build(shape)
     engine = LocalEngine(policy, rows=batch)
     generator = np.random.default_rng(0)
-    rates: dict[str, list[float]] = {"engine": [], "generate": [], "ratio": []}
+    count = 4 * batch if case == "stream" else batch
+    own: list[float] = []
+    other: list[float] = []
     for number in range(rounds + 1):
-        prompts = generator.integers(0, LETTERS, (batch, PROMPT)).astype(np.int32)
-        spread = generator.integers(4, 129, batch) if ragged else np.full(batch, 64)
-        own = spread.sum() / by_engine(engine, prompts, spread, number)
-        other = spread.sum() / by_generate(policy.model, prompts, spread)
+        prompts = generator.integers(0, LETTERS, (count, PROMPT)).astype(np.int32)
+        spread = generator.integers(4, 129, count) if case != "equal" else np.full(count, 64)
+        seconds = by_engine(engine, prompts, spread, number)
+        parts = [slice(first, first + batch) for first in range(0, count, batch)]
+        theirs = sum(by_generate(policy.model, prompts[part], spread[part]) for part in parts)
         if number:  # the first round warms up
-            for name, value in (("engine", own), ("generate", other), ("ratio", own / other)):
-                rates[name].append(value)
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    span = f"{min(rates['ratio']):.1f}-{max(rates['ratio']):.1f}"
+            own.append(spread.sum() / seconds)
+            other.append(spread.sum() / theirs)
+    ratios = [left / right for left, right in zip(own, other, strict=True)]
     return [
         shape,
-        "ragged" if ragged else "equal",
+        case,
         str(batch),
-        f"{medians['engine']:,.0f}",
-        f"{medians['generate']:,.0f}",
-        f"{medians['ratio']:.2f}x",
-        span,
+        f"{statistics.median(own):,.0f}",
+        f"{statistics.median(other):,.0f}",
+        f"{statistics.median(ratios):.2f}x",
+        f"{min(ratios):.1f}-{max(ratios):.1f}",
     ]
 
 
@@ -157,9 +161,9 @@ def main() -> None:
     options = parser.parse_args()
     table = Table("model", "lengths", "rows", "engine tok/s", "generate tok/s", "ratio", "range")
     for shape in SHAPES:
-        for ragged in (False, True):
-            table.add_row(*measure(shape, options.batch, ragged=ragged, rounds=options.rounds))
-        table.add_row(*measure(shape, 256, ragged=True, rounds=max(1, options.rounds // 2)))
+        for case in ("equal", "ragged", "stream"):
+            table.add_row(*measure(shape, case, options.batch, options.rounds))
+        table.add_row(*measure(shape, "ragged", 256, max(1, options.rounds // 2)))
     console = Console()
     console.print(table)
     for shape in SHAPES:

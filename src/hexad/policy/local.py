@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ class LocalEngine:
             else generic.Generic(self._model)
         )
         self._table = Table(rows, self._vocabulary)
+        self._together = max(1, rows // 8)
         self._queue: list[Ticket] = []
         self._held: list[Ticket] = []
         self._changed = Signal()
@@ -214,8 +216,11 @@ class LocalEngine:
                     ticket.future.cancel()
 
     def _admit(self) -> None:
-        """Take waiting requests in, in order, while lanes are free, and draw their first token."""
-        while self._queue and self._table.free:
+        """Take waiting requests in, in order, while lanes are free, and draw their first token.
+
+        A long queue waits until an eighth of the rows is free: prompts are cheaper in company.
+        """
+        while self._queue and self._table.free >= min(len(self._queue), self._together):
             batch, self._queue = (
                 self._queue[: self._table.free],
                 self._queue[self._table.free :],
@@ -251,14 +256,15 @@ class LocalEngine:
         """Draw the next token of ``lanes``, whose ``logits`` are ``[len(lanes), vocabulary]``."""
         if logits.dtype not in (torch.float32, torch.float64):
             logits = logits.float()
-        finite = np.isfinite(logits.sum(-1).cpu().numpy())
-        if not finite.all():
+        sums = logits.sum(-1).cpu().numpy()
+        if not math.isfinite(sums.sum(dtype=np.float64)):
+            finite = np.isfinite(sums)
             self._fault(lanes[~finite])
             lanes, logits = lanes[finite], logits[torch.from_numpy(finite).to(logits.device)]
             if not len(lanes):
                 return
-        temperature = self._table.temperature[lanes]
-        if (temperature != 1.0).any():
+        if self._table.tempered:
+            temperature = self._table.temperature[lanes]
             logits = logits / torch.from_numpy(temperature).to(logits.device)[:, None]
         logprobs = torch.log_softmax(logits, -1)
         u = torch.from_numpy(self._table.draws(lanes)).to(logits.device)

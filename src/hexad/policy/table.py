@@ -24,7 +24,8 @@ class Ticket:
 class Table:
     """``rows`` lanes, each free or holding one open request; ``live`` lists the open lanes.
 
-    ``limit`` is the most tokens that a lane may sample, ``count`` those it has sampled.
+    ``limit`` is the most tokens that a lane may sample, ``count`` those it has sampled;
+    ``tempered`` tells whether some lane's temperature may differ from 1.
     """
 
     def __init__(self, rows: int, vocabulary: int) -> None:
@@ -35,6 +36,7 @@ class Table:
         self.count = np.zeros(rows, np.int64)
         self.limit = np.zeros(rows, np.int64)
         self.temperature = np.ones(rows, np.float32)
+        self.tempered = False
         self._stops = np.zeros(rows, np.int64)
         self._uniforms = np.zeros((rows, 16), np.float64)
         self._ids = np.zeros((rows, 16), np.int32)
@@ -58,6 +60,7 @@ class Table:
         self.position[lane] = len(request.ids)
         self.count[lane], self.limit[lane] = 0, limit
         self.temperature[lane] = request.sampling.temperature
+        self.tempered = bool((self.temperature != 1.0).any())
         self._stops[lane] = self._stop_row(request.stop_ids)
         self._uniforms[lane, :limit] = uniforms(request.key, len(request.ids), limit)
         return lane
