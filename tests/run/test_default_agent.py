@@ -24,7 +24,10 @@ stages:
   - name: sft
     recipe: {RECIPES / "calculator-sft.yaml"}
     gate: {{split: selection, success: {gate}}}
-    overrides: {{data: {{groups: 8}}, budget: {short}, run: {{evaluation: {{tasks: 10, every: 3}}}}}}
+    overrides:
+      data: {{groups: 8}}
+      budget: {short}
+      run: {{evaluation: {{tasks: 10, every: 3}}}}
   - name: grpo
     recipe: {RECIPES / "calculator-grpo.yaml"}
     overrides:
