@@ -297,6 +297,13 @@ def _world(
     recipe: Recipe, policy: Policy, engine: LocalEngine, lineage: Callable[[int], str]
 ) -> World:
     tasks = _family(recipe)
+    if recipe.task.limits.context_tokens > policy.max_context:
+        raise UserError(
+            f"contexts of {recipe.task.limits.context_tokens} tokens do not fit "
+            f"{policy.name}, which has {policy.max_context} positions",
+            where="task.limits.context_tokens",
+            fix=f"lower it to at most {policy.max_context}",
+        )
     feedback = None
     if recipe.feedback.source == "verifier":
         judge = verifier(recipe.feedback.verifier, tasks)
