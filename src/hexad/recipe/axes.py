@@ -251,7 +251,7 @@ class RunSpec(Axis):
     """Seed, evaluation, checkpoints."""
 
     seed: NonNegative = 0
-    """Seeds initialisation, task order and sampling."""
+    """Seeds initialisation and sampling; ``task.options.seed`` orders the training tasks."""
     evaluation: EvaluationSpec = EvaluationSpec()
     """When success is measured."""
     checkpoints: CheckpointSpec = CheckpointSpec()
