@@ -1,7 +1,7 @@
 """Train the calculator agent through the library, top to bottom: imitate, then reinforce.
 
-Run it with ``python examples/train_loop.py`` (about five minutes on one core), or see it move in
-seconds with ``--quick``. The loop that ``hexad train`` runs (``hexad/loop.py``) does the same steps
+Run it with ``python examples/train_loop.py`` (minutes on one core), or see it move in seconds
+with ``--quick``. The loop that ``hexad train`` runs (``hexad/loop.py``) does the same steps
 with admission reports, books, checkpoints and ranks around them.
 """
 

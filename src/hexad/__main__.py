@@ -1,4 +1,4 @@
-"""``python -m hexad``: the command line, also under torchrun."""
+"""``python -m hexad``: the command line."""
 
 from hexad.cli.main import main
 
