@@ -46,20 +46,22 @@ class Layout:
     tokens: Tensor
 
 
-def layouts(batch: Batch, selected: Tensor) -> dict[int, Layout]:
+def layouts(batch: Batch, selected: Tensor, *, ahead: int = 1) -> dict[int, Layout]:
     """Row -> layout, for the rows with a selected token (``selected`` is bool [T]).
 
-    A row is read up to the token before its last target: nothing behind it can matter. Raises
-    ``ContractViolation`` if the first token of a row is selected: nothing predicts it.
+    ``ahead=1``: the state before a selected token is read, which predicts it; ``ahead=0``: the
+    state at the token itself, whose value is that of the prefix ending with it. A row is read up to
+    its last such state: nothing behind it can matter. Raises ``ContractViolation`` if the first
+    token of a row is to be predicted: nothing predicts it.
     """
     tokens = selected.nonzero().squeeze(1)
     rows, counts = torch.unique_consecutive(batch.token_row[tokens], return_counts=True)
     found: dict[int, Layout] = {}
     chunks = torch.split(tokens, counts.tolist())
     for row, start, chunk in zip(rows.tolist(), batch.offsets[rows].tolist(), chunks, strict=True):
-        if int(chunk[0]) == start:
+        if ahead and int(chunk[0]) == start:
             raise ContractViolation(f"row {row}: its first token is an action; nothing predicts it")
-        found[row] = Layout(int(chunk[-1]) - start, chunk)
+        found[row] = Layout(int(chunk[-1]) - start + 1 - ahead, chunk)
     return found
 
 
@@ -78,7 +80,7 @@ def share(lengths: Sequence[int], size: int, rank: int) -> list[int]:
     return sorted(mine)
 
 
-def pack(batch: Batch, rows: dict[int, Layout], limit: int) -> Iterator[Micro]:
+def pack(batch: Batch, rows: dict[int, Layout], limit: int, *, ahead: int = 1) -> Iterator[Micro]:
     """Micro-batches of at most ``limit`` padded tokens, longest rows first.
 
     A row, the atom of every method here, is never split: a row longer than ``limit`` is alone.
@@ -87,11 +89,11 @@ def pack(batch: Batch, rows: dict[int, Layout], limit: int) -> Iterator[Micro]:
     start = 0
     while start < len(order):
         count = max(limit // rows[order[start]].inputs, 1)
-        yield _micro(batch, {row: rows[row] for row in order[start : start + count]})
+        yield _micro(batch, {row: rows[row] for row in order[start : start + count]}, ahead)
         start += count
 
 
-def _micro(batch: Batch, rows: dict[int, Layout]) -> Micro:
+def _micro(batch: Batch, rows: dict[int, Layout], ahead: int) -> Micro:
     width = max(layout.inputs for layout in rows.values())
     ids = torch.zeros((len(rows), width), dtype=torch.int64)
     select: list[Tensor] = []
@@ -99,6 +101,6 @@ def _micro(batch: Batch, rows: dict[int, Layout]) -> Micro:
         start = int(batch.offsets[row])
         ids[line, : layout.inputs] = batch.ids[start : start + layout.inputs]
         # The state at position p - 1 predicts the token at p: the one shift there is.
-        select.append(layout.tokens - start - 1 + line * width)
+        select.append(layout.tokens - start - ahead + line * width)
     tokens = torch.cat([layout.tokens for layout in rows.values()])
     return Micro(ids, torch.cat(select), batch.ids[tokens], tokens)
