@@ -9,7 +9,7 @@ from hexad.learner.assemble import assemble
 from hexad.learner.assign import assign
 from hexad.learner.learner import Learner
 from hexad.policy.load import load_policy
-from hexad.policy.transforms import log_softmax
+from hexad.policy.transforms import distribution
 
 SETTINGS = recipe(
     policy={"sampling": {"temperature": 0.8}},
@@ -32,7 +32,7 @@ def test_old_is_the_samplers_transform_of_the_models_logits():
     end = int(facts.offsets[1])
     ids = facts.ids[:end]
     logits = learner.policy.model(ids[None]).logits[0]
-    logs = log_softmax(logits, SETTINGS.policy.sampling.build())
+    logs, _ = distribution(logits, SETTINGS.policy.sampling.build())
     expected = logs[:-1].gather(1, ids[1:, None])[:, 0]
     mask = facts.action[1:end]
     assert torch.allclose(old[1:end][mask], expected[mask], atol=1e-5)

@@ -30,6 +30,17 @@ def test_a_row_is_read_only_up_to_its_last_target():
     assert micro.tokens.tolist() == [6, 7, 1]
 
 
+def test_a_value_reads_the_state_at_the_token_itself():
+    """Values of the prefixes ending at 0, 3 and, in the longer row, at its very last token."""
+    rows = [segment([5, 6, 7, 8], [0, 1, 0, 1]), segment([1, 2, 3, 4, 9], [0, 1, 0, 0, 0])]
+    batch = assemble([episode("a", rows)])
+    wanted = torch.tensor([1, 0, 0, 1, 0, 0, 0, 0, 1], dtype=torch.bool)
+    (micro,) = pack(batch, layouts(batch, wanted, ahead=0), 100, ahead=0)
+    assert micro.ids.tolist() == [[1, 2, 3, 4, 9], [5, 6, 7, 8, 0]]
+    assert micro.select.tolist() == [4, 5, 8]
+    assert micro.tokens.tolist() == [8, 0, 3]
+
+
 def test_an_unpredicted_action_is_a_broken_contract():
     batch = assemble([episode("a", [segment([5, 6], [1, 0])])])
     with pytest.raises(ContractViolation, match="row 0"):

@@ -70,6 +70,19 @@ class RoleScore:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleValue:
+    """Values [T] of the prefixes ending at each token, NaN where none was asked for.
+
+    ``version`` counts the batches that the critic had been updated on; ``digest`` is of its
+    weights.
+    """
+
+    value: torch.Tensor
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """What networks say of a batch, computed once before its first optimiser step.
 
@@ -79,6 +92,7 @@ class Scores:
     sampled: RoleScore | None = None
     old: RoleScore | None = None
     reference: RoleScore | None = None
+    value: RoleValue | None = None
 
 
 @dataclass(frozen=True, slots=True)

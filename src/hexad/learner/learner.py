@@ -16,7 +16,7 @@ from hexad.learner.batch import Batch, Credit, RoleScore, Scores
 from hexad.learner.minibatch import Order, index_of, minibatches
 from hexad.learner.objective import Objective, movement, objective
 from hexad.learner.optimizer import Stepper
-from hexad.learner.pack import Layout, Micro, layouts, pack, share
+from hexad.learner.pack import Micro, dealt
 from hexad.learner.ranks import Ranks, Single
 from hexad.learner.report import NonFiniteUpdate, Statistics, UpdateReport
 from hexad.learner.root import Root
@@ -284,12 +284,7 @@ class Learner:
 
     def _micros(self, batch: Batch, selected: Tensor) -> list[Micro]:
         """This rank's micro-batches of the rows with a ``selected`` token (bool [T])."""
-        found = layouts(batch, selected)
-        rows: list[tuple[int, Layout]] = list(found.items())
-        lengths = [layout.inputs for _, layout in rows]
-        mine = share(lengths, self.ranks.size, self.ranks.rank)
-        chosen = dict(rows[i] for i in mine)
-        return list(pack(batch, chosen, self.recipe.system.micro_batch_tokens))
+        return dealt(batch, selected, self.ranks, self.recipe.system.micro_batch_tokens)
 
     def _forward(self, micro: Micro) -> tuple[Tensor, Tensor]:
         moved = micro.to(self.device)

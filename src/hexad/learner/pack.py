@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch
+from hexad.learner.ranks import Ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,15 @@ def pack(batch: Batch, rows: dict[int, Layout], limit: int, *, ahead: int = 1) -
         count = max(limit // rows[order[start]].inputs, 1)
         yield _micro(batch, {row: rows[row] for row in order[start : start + count]}, ahead)
         start += count
+
+
+def dealt(
+    batch: Batch, selected: Tensor, ranks: Ranks, limit: int, *, ahead: int = 1
+) -> list[Micro]:
+    """This rank's micro-batches of the rows with a ``selected`` token (bool [T])."""
+    found = list(layouts(batch, selected, ahead=ahead).items())
+    mine = share([layout.inputs for _, layout in found], ranks.size, ranks.rank)
+    return list(pack(batch, dict(found[i] for i in mine), limit, ahead=ahead))
 
 
 def _micro(batch: Batch, rows: dict[int, Layout], ahead: int) -> Micro:

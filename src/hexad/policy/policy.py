@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hexad.contract.digest import digest
@@ -53,13 +54,8 @@ class Policy:
         return Chat(self.tokenizer, tools, self.stop_ids)
 
     def lineage(self) -> str:
-        """SHA-256 over names, types, shapes and bytes of the weights, in the order of the names."""
-        total = hashlib.sha256()
-        for name, tensor in sorted(self.model.state_dict().items()):
-            plain = tensor.detach().cpu().contiguous()
-            total.update(f"{name} {plain.dtype} {tuple(plain.shape)}\n".encode())
-            total.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-        return total.hexdigest()
+        """Digest of the weights; see :func:`weights_digest`."""
+        return weights_digest(self.model)
 
     def save(self, folder: Path | str) -> None:
         """Write the Hugging Face layout: safetensors, configs, tokenizer and template.
@@ -69,3 +65,13 @@ class Policy:
         with quiet():
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def weights_digest(module: nn.Module) -> str:
+    """SHA-256 over names, types, shapes and bytes of the weights, in the order of the names."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        plain = tensor.detach().cpu().contiguous()
+        total.update(f"{name} {plain.dtype} {tuple(plain.shape)}\n".encode())
+        total.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()

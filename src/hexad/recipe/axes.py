@@ -203,6 +203,39 @@ class UpdateSpec(Axis):
     """The optimiser."""
 
 
+class CriticSpec(Axis):
+    """Axis 5: a learned value function, and what it pays for being wrong."""
+
+    trunk: Literal["own", "shared"] = "own"
+    """``own``: a copy of the initial policy. ``shared``: a head on the policy's hidden states."""
+    head: Literal["regression", "hl_gauss"] = "regression"
+    """``regression``: half the squared error. ``hl_gauss``: cross-entropy of a histogram."""
+    support: tuple[float, float] | None = None
+    """Head ``hl_gauss``: smallest and largest return that a target can be."""
+    bins: Positive = 51
+    """Head ``hl_gauss``: bins of the histogram."""
+    sigma: float = Field(default=0.75, gt=0)
+    """Head ``hl_gauss``: width of the target's Gaussian, in bins."""
+    clip: float | None = Field(default=None, gt=0)
+    """Head ``regression``: values that moved further than this get no further gradient."""
+    updates: Positive = 1
+    """Trunk ``own``: passes over each batch, for one policy update."""
+    minibatches: Positive = 1
+    """Trunk ``own``: optimiser steps a pass."""
+    denominator: Literal["token", "episode"] = "token"
+    """What the value loss averages over: clock steps, or episodes."""
+    pretrain: NonNegative = 0
+    """First batches on which only the critic learns, from Monte Carlo returns."""
+    rescore: bool = False
+    """Take advantages from the values *after* the critic's update on the batch."""
+    freeze: Literal["nothing", "attention"] = "nothing"
+    """Trunk ``own``: parameters that are left as the policy had them."""
+    coefficient: float = Field(default=0.5, gt=0)
+    """Trunk ``shared``: weight of the value loss beside the policy's."""
+    optimizer: OptimizerSpec = OptimizerSpec(lr=1e-3, schedule="constant")
+    """Trunk ``own``: the critic's optimiser."""
+
+
 class BudgetSpec(Axis):
     """What the run may consume; the first budget that is used up ends it."""
 
@@ -290,7 +323,7 @@ class Recipe(Axis):
     data: DataSpec = DataSpec()
     action: ActionSpec = ActionSpec()
     credit: CreditSpec = CreditSpec()
-    critic: None = None
+    critic: CriticSpec | None = None
     """Axis 5: a learned value function; ``null`` for none."""
     timing: TimingSpec = TimingSpec()
     update: UpdateSpec = UpdateSpec()
