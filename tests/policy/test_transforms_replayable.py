@@ -8,23 +8,24 @@ from transformers import GenerationConfig
 
 from hexad.contract.faults import UserError
 from hexad.contract.sampling import Sampling
-from hexad.policy.transforms import log_softmax, require_replayable
+from hexad.policy.transforms import MAX_SUPPORT, distribution, require_replayable
 
 
 def test_log_probs_are_of_the_tempered_distribution():
     """Field case O04: logits [ln 4, 0] give 4:1 at T = 1 and 2:1 at T = 2."""
-    logits = torch.tensor([math.log(4.0), 0.0])
-    at_one = log_softmax(logits, Sampling()).exp()
-    at_two = log_softmax(logits, Sampling(temperature=2.0)).exp()
-    torch.testing.assert_close(at_one, torch.tensor([0.8, 0.2]))
-    torch.testing.assert_close(at_two, torch.tensor([2 / 3, 1 / 3]))
+    logits = torch.tensor([[math.log(4.0), 0.0]])
+    at_one = distribution(logits, Sampling())[0].exp()
+    at_two = distribution(logits, Sampling(temperature=2.0))[0].exp()
+    torch.testing.assert_close(at_one, torch.tensor([[0.8, 0.2]]))
+    torch.testing.assert_close(at_two, torch.tensor([[2 / 3, 1 / 3]]))
 
 
-def test_log_probs_are_at_least_float32():
-    logits = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0))
-    assert log_softmax(logits.bfloat16(), Sampling()).dtype == torch.float32
-    assert log_softmax(logits.double(), Sampling()).dtype == torch.float64
-    assert log_softmax(logits, Sampling()).shape == (2, 3, 5)
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_k=3, top_p=0.9)])
+def test_log_probs_are_at_least_float32(sampling):
+    logits = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    assert distribution(logits.bfloat16(), sampling)[0].dtype == torch.float32
+    assert distribution(logits.double(), sampling)[0].dtype == torch.float64
+    assert distribution(logits, sampling)[0].shape == (6, 5)
 
 
 @pytest.mark.parametrize(
@@ -34,17 +35,32 @@ def test_log_probs_are_at_least_float32():
         (Sampling(temperature=-1.0), "not a positive number"),
         (Sampling(temperature=math.nan), "not a positive number"),
         (Sampling(temperature=math.inf), "not a positive number"),
-        (Sampling(top_k=5), "top_k cuts the support, and the cut cannot be replayed yet"),
-        (Sampling(top_p=0.9), "top_p"),
-        (Sampling(min_p=0.1), "min_p"),
-        (Sampling(grammar="root ::= x"), "grammar"),
+        (Sampling(top_k=1), "top_k = 1 keeps one token: greedy"),
+        (Sampling(top_k=-1), "top_k = -1 is out of range"),
+        (Sampling(top_p=0.0), "top_p = 0.0 keeps one token: greedy"),
+        (Sampling(top_p=1.5), "top_p = 1.5 is out of range"),
+        (Sampling(top_p=math.nan), "top_p = nan is out of range"),
+        (Sampling(min_p=1.0), "min_p = 1.0 keeps one token: greedy"),
+        (Sampling(min_p=-0.1), "min_p = -0.1 is out of range"),
     ],
 )
 def test_a_transform_that_cannot_be_replayed_is_refused(sampling, word):
     with pytest.raises(UserError, match=word):
         require_replayable(sampling)
     with pytest.raises(UserError, match=word):
-        log_softmax(torch.zeros(3), sampling)
+        distribution(torch.zeros(1, 3), sampling)
+
+
+@pytest.mark.parametrize(
+    "cut", [{"top_p": 0.9}, {"min_p": 0.1}, {"grammar": "start: /a*/"}, {"top_k": MAX_SUPPORT + 1}]
+)
+def test_a_support_that_may_exceed_the_cap_is_refused(cut):
+    large = 2 * MAX_SUPPORT
+    with pytest.raises(UserError, match=f"at most {MAX_SUPPORT} can be recorded"):
+        require_replayable(Sampling(**cut), vocabulary=large)
+    require_replayable(Sampling(**cut | {"top_k": MAX_SUPPORT}), vocabulary=large)
+    require_replayable(Sampling(**cut), vocabulary=MAX_SUPPORT)
+    require_replayable(Sampling(), vocabulary=large)
 
 
 @pytest.mark.parametrize(

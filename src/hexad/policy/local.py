@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hexad.contract.digest import code_digest
-from hexad.contract.faults import ContractViolation, EngineFault
+from hexad.contract.faults import ContractViolation, EngineFault, UserError
 from hexad.contract.sampling import Sampling
 from hexad.policy import attend, draw, generic, lean, qwen
 from hexad.policy.backend import Ask, Backend, Index
@@ -162,7 +162,13 @@ class LocalEngine:
         if self._adapter != self._policy.adapter:
             raise ContractViolation("the adapter changed after the last publish")
         if request.sampling not in self._replayable:
-            require_replayable(request.sampling, self._model.generation_config)
+            require_replayable(request.sampling, self._model.generation_config, self._vocabulary)
+            if not request.sampling.full_support:
+                raise UserError(
+                    "this engine cannot cut the support yet",
+                    where="policy.sampling",
+                    fix="sample from the full vocabulary",
+                )
             self._replayable.add(request.sampling)
         ids, room = request.ids, self._policy.max_context - len(request.ids)
         if not len(ids) or room < 1 or request.max_tokens < 1:

@@ -33,8 +33,17 @@ _INERT: dict[str, tuple[Any, ...]] = {
 """Fields of ``generation_config`` that change the distribution by themselves, with inert values."""
 
 
-def require_replayable(sampling: Sampling, generation_config: Any = None) -> None:
+MAX_SUPPORT = 4096
+"""Most ids that the support of one token may hold; what could hold more is refused beforehand."""
+
+
+def require_replayable(
+    sampling: Sampling, generation_config: Any = None, vocabulary: int | None = None
+) -> None:
     """Raise ``UserError`` for a behaviour distribution that training cannot reproduce exactly.
+
+    A distribution that cuts the support must be recordable in a ``vocabulary``: at most
+    ``MAX_SUPPORT`` ids a token. Only top_k bounds the set; top_p, min_p and a grammar do not.
 
     The recipe states temperature, top_k, top_p and min_p, so the defaults that a model's
     ``generation_config`` suggests for *those* are not used and not judged. Its history-dependent
@@ -42,14 +51,16 @@ def require_replayable(sampling: Sampling, generation_config: Any = None) -> Non
     model's author made them part of the model, no engine here applies them, so they are refused.
     """
     _require_temperature(sampling.temperature)
-    cuts = {"top_k": sampling.top_k != 0, "top_p": sampling.top_p < 1.0}
-    cuts |= {"min_p": sampling.min_p > 0.0, "grammar": sampling.grammar is not None}
-    for name in (name for name, used in cuts.items() if used):
-        raise UserError(
-            f"{name} cuts the support, and the cut cannot be replayed yet",
-            where=f"policy.sampling.{name}",
-            fix=f"leave {name} out: sampling from the full vocabulary is exact",
-        )
+    _require_cuts(sampling)
+    if vocabulary is not None and not sampling.full_support:
+        largest = min(sampling.top_k or vocabulary, vocabulary)
+        if largest > MAX_SUPPORT:
+            raise UserError(
+                f"up to {largest} of {vocabulary} tokens may be kept at a position; at most "
+                f"{MAX_SUPPORT} can be recorded",
+                where="policy.sampling.top_k",
+                fix=f"set top_k to at most {MAX_SUPPORT} beside the other cuts, or cut nothing",
+            )
     for name, inert in _INERT.items():
         value = getattr(generation_config, name, None)
         if value is not None and value not in inert:
@@ -60,15 +71,88 @@ def require_replayable(sampling: Sampling, generation_config: Any = None) -> Non
             )
 
 
-def log_softmax(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """log softmax(logits / temperature) over the last axis: the log-probs of the full vocabulary.
+def distribution(
+    logits: torch.Tensor, sampling: Sampling, allowed: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The distribution sampled from: log-probs and kept set, both ``[N, V]``.
 
-    Computed in float32, or in float64 if the logits are. Shape as given. Raises ``UserError`` for
-    a transform that cuts the support.
+    ``logits`` are ``[N, V]`` and finite; ``allowed`` (bool ``[N, V]``, some token in every row) is
+    what the grammar permits; it is given exactly where ``sampling`` has one. In this order, each
+    on the renormalised outcome of the one before:
+
+        grammar       keep what is allowed
+        temperature   z := logits / T
+        top_k         keep the k likeliest
+        top_p         keep the shortest run of the likeliest whose probability reaches p, with the
+                      token that reaches it
+        min_p         keep tokens of at least min_p times the likeliest kept one's probability
+        renormalise   log-probs of softmax over the kept set, -inf elsewhere
+
+    Equally likely tokens rank by id, the lowest first, so sets are exact under ties. Computed in
+    float32, or float64 for float64 logits. A row's bits depend on that row alone. Raises
+    ``UserError`` for what cannot be replayed, ``ValueError`` for a row where nothing is allowed.
     """
-    require_replayable(sampling)
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    return torch.log_softmax(wide / sampling.temperature, dim=-1)
+    require_replayable(sampling, vocabulary=logits.shape[-1])
+    if (allowed is None) != (sampling.grammar is None):
+        raise ValueError("the allowed tokens and the grammar go together")
+    scores = (logits if logits.dtype == torch.float64 else logits.float()) / sampling.temperature
+    if sampling.full_support:
+        return torch.log_softmax(scores, -1), torch.ones_like(scores, dtype=torch.bool)
+    if allowed is not None:
+        if not bool(allowed.any(-1).all()):
+            raise ValueError("the grammar allows no token in some row")
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    width = min(sampling.top_k or scores.shape[-1], scores.shape[-1])
+    if width < scores.shape[-1]:
+        scores = scores.masked_fill(~_likeliest(scores, width), -torch.inf)
+    if sampling.top_p < 1.0:
+        scores = scores.masked_fill(~_nucleus(scores, sampling.top_p, width), -torch.inf)
+    if sampling.min_p > 0.0:
+        share = (scores - scores.amax(-1, keepdim=True)).exp()
+        scores = scores.masked_fill(share < sampling.min_p, -torch.inf)
+    return torch.log_softmax(scores, -1), scores > -torch.inf
+
+
+def _likeliest(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """Bool ``[N, V]``: the ``count`` highest scores of each row, the lowest ids among equals."""
+    edge = scores.topk(count).values[:, -1:]
+    above, equal = scores > edge, scores == edge
+    room = count - above.sum(-1, keepdim=True)
+    return above | (equal & (equal.cumsum(-1) <= room))
+
+
+def _nucleus(scores: torch.Tensor, mass: float, width: int) -> torch.Tensor:
+    """Bool ``[N, V]``: tokens with less than ``mass`` ranked before them.
+
+    At most ``width`` scores of a row are finite; it is fixed by the transform and not by the rows,
+    so that sums have the same length in any batch.
+    """
+    places = scores.topk(width).indices.sort(-1).values
+    ranked, order = scores.gather(-1, places).sort(stable=True, dim=-1, descending=True)
+    share = ranked.softmax(-1).double()
+    before = share.cumsum(-1) - share
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(
+        -1, places.gather(-1, order), before < mass
+    )
+
+
+def _require_cuts(sampling: Sampling) -> None:
+    """A cut leaves at least two tokens to choose from, or the grammar decides alone."""
+    top_k, top_p, min_p = sampling.top_k, sampling.top_p, sampling.min_p
+    wrong = {
+        "top_k": (top_k, top_k < 0, top_k == 1),
+        "top_p": (top_p, not 0.0 <= top_p <= 1.0, top_p == 0.0),
+        "min_p": (min_p, not 0.0 <= min_p <= 1.0, min_p == 1.0),
+    }
+    for name, (value, outside, greedy) in wrong.items():
+        if outside or greedy:
+            raise UserError(
+                f"{name} = {value} keeps one token: greedy rollouts have no usable ratio"
+                if greedy
+                else f"{name} = {value} is out of range",
+                where=f"policy.sampling.{name}",
+                fix="set top_k to 0 or at least 2, top_p in (0, 1], min_p in [0, 1)",
+            )
 
 
 def _require_temperature(temperature: float) -> None:
