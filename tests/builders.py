@@ -13,6 +13,7 @@ from hexad.contract.episode import Actor, Costs, Episode, Times
 from hexad.contract.provenance import PARTS, Provenance
 from hexad.contract.reward import Reward
 from hexad.contract.segment import ACTION_SPANS, NO_VERSION, Segment, Span, SpanKind
+from hexad.contract.support import Support
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict, VerdictStatus
 
@@ -67,6 +68,24 @@ def segment(runs=DEFAULT_RUNS, *, logprob=-0.5, version=0, policy=True, **change
         "spans": spans,
     }
     return Segment(**(values | changes))
+
+
+def support_of(sets):
+    """The support of these sets, one sequence of ids a token."""
+    sizes = np.cumsum([0, *(len(ids) for ids in sets)])
+    return Support(np.array([i for ids in sets for i in ids], np.int32), sizes)
+
+
+def cut_segment(*, forced=(5,), **changes):
+    """A segment drawn from a cut vocabulary: three ids a token, one alone where ``forced``."""
+    base = segment(**changes)
+    sets, logprob = [], base.logprob.copy()
+    for place, (token, acted) in enumerate(zip(base.ids.tolist(), base.action, strict=True)):
+        alone = place in forced
+        sets.append(([token] if alone else [token - 1, token, token + 4]) if acted else [])
+        if alone:
+            logprob[place] = 0.0
+    return replace(base, logprob=logprob, support=support_of(sets))
 
 
 def provenance(**changes):

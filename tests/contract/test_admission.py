@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from builders import episode, expert, provenance, segment
-from fixtures.episodes import BAD, BAD_TOGETHER, DEMONSTRATION, GOOD, STRICT
+from fixtures.episodes import BAD, BAD_TOGETHER, CUT, CUTTING, DEMONSTRATION, GOOD, STRICT
 from hexad.contract.admission import Needs, Reason, admit, admit_group
 from hexad.contract.arrow import to_ipc
 from hexad.contract.ending import Ending, EndingKind
@@ -20,6 +20,19 @@ def reasons(violations):
 @pytest.mark.parametrize("name", GOOD)
 def test_good_episode_passes_the_strictest_demands(name):
     assert admit(GOOD[name], STRICT) == []
+
+
+def test_supports_pass_where_the_sampling_cuts():
+    for name in ("cut", "all_forced"):
+        assert admit(CUT[name], CUTTING) == admit(CUT[name], STRICT) == []
+        assert admit(CUT[name], Needs.for_sft()) == []
+    assert CUT["cut"].segments[0].forced.nonzero()[0].tolist() == [5]
+    assert CUT["all_forced"].segments[0].forced.tolist() == segment().action.tolist()
+    assert not segment().forced.any()
+
+
+def test_imitation_needs_no_supports():
+    assert admit(episode(), replace(Needs.for_sft(), support=True)) == []
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -43,12 +56,13 @@ def test_every_reason_has_a_case():
 
 CODES = """
 both_endings decreasing_version digest_mismatch duplicate_episode duplicate_member empty_action
-ending_flags environment_fault future_version infrastructure_fault invalid_score invalid_weight
-length_mismatch logprob_off_action mask_mismatch missing_digest missing_logprob missing_version
-mixed_provenance mixed_tasks no_final_observation nonfinite_logprob nonfinite_reward not_closed
-orphan_version positive_logprob reward_owner schema span_table stale_version unequal_initial_state
-unpinned_digest unrecorded_version unreplayable_segment unscored user_cancel version_off_action
-weight_off_action wrong_split
+ending_flags environment_fault forced_logprob future_version infrastructure_fault invalid_score
+invalid_support invalid_weight length_mismatch logprob_off_action mask_mismatch missing_digest
+missing_logprob missing_support missing_version mixed_provenance mixed_tasks no_final_observation
+nonfinite_logprob nonfinite_reward not_closed orphan_version outside_support positive_logprob
+reward_owner schema span_table stale_version stray_support unequal_initial_state unpinned_digest
+unrecorded_version unreplayable_segment unscored user_cancel version_off_action weight_off_action
+wrong_split
 """
 
 

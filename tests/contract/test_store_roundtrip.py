@@ -1,5 +1,6 @@
 """What is stored comes back bit for bit, through Parquet and through Arrow IPC."""
 
+import shutil
 import struct
 from dataclasses import fields, replace
 
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders import episode, segment
-from fixtures.episodes import BAD, DEMONSTRATION, GOOD, STORE_V1
+from builders import episode, segment, support_of
+from fixtures.episodes import BAD, CUT, DEMONSTRATION, GOOD, STORE_V1, STORE_V2
 from hexad.contract.arrow import SCHEMA, from_ipc, from_table, to_ipc, to_table
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Actor, Costs, Episode, Times
@@ -21,6 +22,7 @@ from hexad.contract.provenance import PARTS, Provenance
 from hexad.contract.reward import Owner, OwnerKind, Reward
 from hexad.contract.segment import Segment, SegmentKind, Span, SpanKind
 from hexad.contract.store import Store
+from hexad.contract.support import Support
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict, VerdictStatus
 
@@ -42,6 +44,7 @@ def segments(draw):
     def floats():
         return array(F32_BITS, np.uint32).view(np.float32)
 
+    sets = st.lists(st.lists(I32, max_size=3), max_size=count)
     span = st.builds(Span, st.sampled_from(SpanKind), TEXT, I32, I32, I32)
     return Segment(
         ids=array(I32, np.int32),
@@ -55,6 +58,7 @@ def segments(draw):
         parent=draw(st.none() | I64),
         origin=draw(st.none() | TEXT),
         agent=draw(st.none() | TEXT),
+        support=draw(st.none() | sets.map(support_of)),
     )
 
 
@@ -167,10 +171,55 @@ def test_files_of_schema_version_1_stay_readable():
     assert same(Store(STORE_V1).read([1]), [DEMONSTRATION])
 
 
+def test_files_of_schema_version_2_stay_readable():
+    assert same(Store(STORE_V2).read(), [*CUT.values(), *GOOD.values()])
+
+
+def test_parts_of_both_versions_live_in_one_store(tmp_path):
+    folder = shutil.copytree(STORE_V1, tmp_path / "episodes")
+    store = Store(folder)
+    old = store.read()
+    store.append(2, list(CUT.values()))
+    assert same(store.read(), [*old, *CUT.values()])
+    assert store.table().num_rows == len(old) + len(CUT)
+    store.truncate(1)
+    assert same(store.read(), old)
+    store.append(2, list(CUT.values()))
+    store.compact()
+    assert len(store.parts()) == 1 and store.check() == []
+    assert same(store.read(), [*old, *CUT.values()])
+    assert store.parts()[0].read().schema.metadata[b"hexad_schema"] == b"2"
+
+
+def test_a_slice_of_an_old_table_is_upgraded_too():
+    old = pq.read_table(STORE_V1 / "part-000000.parquet")
+    assert same(from_table(old.slice(3, 4)), list(GOOD.values())[3:7])
+
+
+def test_supports_are_told_apart_by_every_bit():
+    base = support_of([[1, 2], [], [3]])
+    assert base == support_of([[1, 2], [], [3]])
+    for other in ([[1], [2], [3]], [[1, 2], [3], []], [[1, 2], [], [4]], [[1, 2], [3]]):
+        assert base != support_of(other)
+    assert Support.joined([support_of([[1, 2], []]), Support.empty(0), support_of([[3]])]) == base
+    assert Support.joined([]) == Support.empty(0) != Support.empty(1)
+    part = replace(segment(), support=base)
+    assert part != segment() and part == replace(segment(), support=base)
+    for array in (base.ids, base.offsets):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+@pytest.mark.parametrize("offsets", [[], [1, 3], [0, 2], [0, 2, 1, 3], [0, 4]])
+def test_offsets_that_do_not_cut_the_ids_are_refused(offsets):
+    with pytest.raises(ValueError, match="do not cut 3 ids"):
+        Support(np.array([1, 2, 3], np.int32), np.array(offsets, np.int64))
+
+
 def test_unknown_schema_version_is_refused(tmp_path):
     table = to_table([episode()]).replace_schema_metadata({b"hexad_schema": b"99"})
     pq.write_table(table, tmp_path / "part-000000.parquet")
-    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1") as error:
+    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1 to 2") as error:
         Store(tmp_path).read()
     assert error.value.where.endswith("part-000000.parquet")
     with pytest.raises(UserError, match="schema version 99"):

@@ -20,6 +20,8 @@ def segment_rules(index: int, segment: Segment, actor: Actor, needs: Needs) -> I
     """Rules on one segment. ``index`` is its place in the episode."""
     at = f"segments[{index}]"
     lengths = {name: len(getattr(segment, name)) for name in ("ids", *_ARRAYS)}
+    if segment.support is not None:
+        lengths["support"] = len(segment.support)
     if len(set(lengths.values())) > 1:
         yield Violation(Reason.LENGTH_MISMATCH, at, f"lengths {lengths}")
         return
@@ -34,6 +36,7 @@ def segment_rules(index: int, segment: Segment, actor: Actor, needs: Needs) -> I
     if needs.logprob:
         yield from _logprob_rules(at, segment)
     yield from _order_rules(at, segment, sampled)
+    yield from _support_rules(at, segment, sampled, needs)
 
 
 def version_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
@@ -134,6 +137,29 @@ def _logprob_rules(at: str, segment: Segment) -> Iterator[Violation]:
     yield from _each(Reason.POSITIVE_LOGPROB, where, positive, "log-prob above 0")
     missing = action & (segment.version == NO_VERSION)
     yield from _each(Reason.MISSING_VERSION, f"{at}.version", missing, "no policy version")
+
+
+def _support_rules(at: str, segment: Segment, sampled: Bools, needs: Needs) -> Iterator[Violation]:
+    support, where = segment.support, f"{at}.support"
+    if support is None:
+        if needs.support and needs.logprob:
+            detail = "no set, though the sampling cuts"
+            yield from _each(Reason.MISSING_SUPPORT, where, sampled, detail)
+        return
+    named = support.counts > 0
+    if needs.support is False:
+        yield from _each(Reason.STRAY_SUPPORT, where, named, "a set, though nothing is cut")
+        return
+    detail = "the policy did not sample this token"
+    yield from _each(Reason.STRAY_SUPPORT, where, named & ~sampled, detail)
+    yield from _each(Reason.MISSING_SUPPORT, where, sampled & ~named, "no set among sets")
+    wrong = named & ~support.ordered()
+    yield from _each(Reason.INVALID_SUPPORT, where, wrong, "ids do not ascend from 0")
+    outside = sampled & named & ~support.holds(segment.ids)
+    yield from _each(Reason.OUTSIDE_SUPPORT, where, outside, "the token is not in its set")
+    chosen = sampled & support.forced & ~outside & np.isfinite(segment.logprob)
+    wrong = chosen & (segment.logprob < 0)
+    yield from _each(Reason.FORCED_LOGPROB, f"{at}.logprob", wrong, "forced, but not log-prob 0")
 
 
 def _order_rules(at: str, segment: Segment, sampled: Bools) -> Iterator[Violation]:

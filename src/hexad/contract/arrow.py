@@ -21,6 +21,7 @@ from hexad.contract.faults import FaultRecord, UserError
 from hexad.contract.provenance import PARTS, Provenance
 from hexad.contract.reward import Owner, OwnerKind, Reward
 from hexad.contract.segment import Segment, SegmentKind, Span, SpanKind
+from hexad.contract.support import Support
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict, VerdictStatus
 
@@ -53,15 +54,18 @@ _TOKENS: dict[str, pa.DataType] = {
     "version": pa.int32(),
     "turn": pa.int32(),
 }
-_SEGMENT = pa.struct(
-    [
-        *_required(**{name: _list(kind) for name, kind in _TOKENS.items()}),
-        *_required(spans=_list(_SPAN), kind=pa.string()),
-        pa.field("parent", pa.int64()),
-        pa.field("origin", pa.string()),
-        pa.field("agent", pa.string()),
-    ]
-)
+_SUPPORT: dict[str, pa.DataType] = {
+    "support_ids": _list(pa.int32()),
+    "support_offsets": _list(pa.int64()),
+}
+_SEGMENT_1 = [
+    *_required(**{name: _list(kind) for name, kind in _TOKENS.items()}),
+    *_required(spans=_list(_SPAN), kind=pa.string()),
+    pa.field("parent", pa.int64()),
+    pa.field("origin", pa.string()),
+    pa.field("agent", pa.string()),
+]
+_SEGMENT = pa.struct([*_SEGMENT_1, *(pa.field(name, kind) for name, kind in _SUPPORT.items())])
 _COLUMNS: list[pa.Field] = [
     pa.field("step", pa.int64()),
     *_required(episode_id=pa.string(), task_id=pa.string(), group_id=pa.string()),
@@ -97,7 +101,11 @@ _COLUMNS: list[pa.Field] = [
     ),
 ]
 SCHEMA = pa.schema(_COLUMNS, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
-"""Columns of a part. ``step`` is null outside a store."""
+"""Columns of a part. ``step`` is null outside a store, supports for the full vocabulary."""
+_OLDER = {
+    1: pa.schema([*_COLUMNS[:-1], pa.field("segments", _list(pa.struct(_SEGMENT_1)), False)]),
+}
+"""The columns of earlier schema versions; their files are read, and rewritten in the new form."""
 
 
 def to_table(episodes: Sequence[Episode], step: int | None = None) -> pa.Table:
@@ -117,7 +125,7 @@ def to_table(episodes: Sequence[Episode], step: int | None = None) -> pa.Table:
 def from_table(table: pa.Table, where: str = "") -> list[Episode]:
     """Episodes of ``table`` in row order. Raises ``UserError`` for a foreign schema."""
     require_schema(table.schema, where)
-    whole = table.combine_chunks()
+    whole = upgraded(table).combine_chunks()
     facts = whole.drop_columns(["step", "segments"]).to_pylist()
     columns = whole.column("segments").chunks
     segments = [row for chunk in columns for row in _segment_rows(chunk)]
@@ -147,18 +155,41 @@ def require_schema(schema: pa.Schema, where: str) -> None:
             where=where,
             fix="move it out of the episodes folder",
         )
-    if found != str(SCHEMA_VERSION).encode():
+    expected = {str(v).encode(): old for v, old in (_OLDER | {SCHEMA_VERSION: SCHEMA}).items()}
+    if found not in expected:
         raise UserError(
-            f"episodes of schema version {found.decode()}; this Hexad reads {SCHEMA_VERSION}",
+            f"episodes of schema version {found.decode()}; this Hexad reads 1 to {SCHEMA_VERSION}",
             where=where,
             fix="use the release of Hexad that wrote them",
         )
-    if not schema.equals(SCHEMA):
+    if not schema.equals(expected[found]):
         raise UserError(
-            f"the columns are not those of schema version {SCHEMA_VERSION}",
+            f"the columns are not those of schema version {found.decode()}",
             where=where,
             fix="restore the file; something other than Hexad rewrote it",
         )
+
+
+def upgraded(table: pa.Table) -> pa.Table:
+    """``table`` of any readable schema version, or some columns of it, in the present form."""
+    metadata = dict(table.schema.metadata or {})
+    if metadata.get(VERSION_KEY) == str(SCHEMA_VERSION).encode():
+        return table
+    if "segments" in table.column_names:
+        chunks = [_with_supports(chunk) for chunk in table.column("segments").chunks]
+        column = pa.chunked_array(chunks, SCHEMA.field("segments").type)
+        place = table.column_names.index("segments")
+        table = table.set_column(place, SCHEMA.field("segments"), column)
+    return table.replace_schema_metadata(metadata | {VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+def _with_supports(column: pa.Array) -> pa.Array:
+    """Version 1 segments with null supports: they were sampled from the full vocabulary."""
+    structs = column.flatten()
+    parts = [*structs.flatten(), *(pa.nulls(len(structs), kind) for kind in _SUPPORT.values())]
+    segments = pa.StructArray.from_arrays(parts, fields=list(_SEGMENT))
+    offsets = _offsets([end - start for start, end in _bounds(column)])
+    return pa.ListArray.from_arrays(offsets, segments, type=_list(_SEGMENT))
 
 
 def _facts(episode: Episode) -> dict[str, Any]:
@@ -207,7 +238,7 @@ def _reward(item: dict[str, Any]) -> Reward:
 def _segment_column(episodes: list[tuple[Segment, ...]]) -> pa.Array:
     """Column of lists of segments, built from whole arrays rather than token by token."""
     flat = [segment for segments in episodes for segment in segments]
-    columns = {name: _token_column(name, flat) for name in _TOKENS}
+    columns = {name: _token_column(name, flat) for name in _TOKENS} | _support_columns(flat)
     rest: dict[str, Callable[[Segment], Any]] = {
         "spans": lambda s: [asdict(span) for span in s.spans],
         "kind": lambda s: s.kind,
@@ -231,6 +262,20 @@ def _token_column(name: str, segments: list[Segment]) -> pa.Array:
     return pa.ListArray.from_arrays(_offsets([len(a) for a in arrays]), values, type=_list(kind))
 
 
+def _support_columns(segments: list[Segment]) -> dict[str, pa.Array]:
+    """The two arrays of every segment's support, null where there is none."""
+    supports = [segment.support for segment in segments]
+    missing = pa.array([support is None for support in supports], pa.bool_())
+    columns = {}
+    for (name, kind), field in zip(_SUPPORT.items(), ("ids", "offsets"), strict=True):
+        arrays = [getattr(support, field) for support in supports if support is not None]
+        lengths = [0 if each is None else len(getattr(each, field)) for each in supports]
+        empty = np.zeros(0, kind.value_type.to_pandas_dtype())
+        values = pa.array(np.concatenate([empty, *arrays]), kind.value_type)
+        columns[name] = pa.ListArray.from_arrays(_offsets(lengths), values, type=kind, mask=missing)
+    return columns
+
+
 def _offsets(lengths: list[int]) -> pa.Array:
     return pa.array(np.cumsum([0, *lengths]), pa.int32())
 
@@ -238,7 +283,8 @@ def _offsets(lengths: list[int]) -> pa.Array:
 def _segment_rows(column: pa.Array) -> list[tuple[Segment, ...]]:
     """Segments of every row. Token arrays are read-only views of the column's memory."""
     structs = column.flatten()
-    tokens = {name: _token_views(structs.field(name)) for name in _TOKENS}
+    tokens = {name: _token_views(structs.field(name)) for name in [*_TOKENS, *_SUPPORT]}
+    cut = structs.field("support_offsets").is_valid().to_pylist()
     names = ("spans", "kind", "parent", "origin", "agent")
     rest = {name: structs.field(name).to_pylist() for name in names}
     flat = [
@@ -256,6 +302,9 @@ def _segment_rows(column: pa.Array) -> list[tuple[Segment, ...]]:
             parent=rest["parent"][i],
             origin=rest["origin"][i],
             agent=rest["agent"][i],
+            support=Support(tokens["support_ids"][i], tokens["support_offsets"][i])
+            if cut[i]
+            else None,
         )
         for i in range(len(structs))
     ]

@@ -13,8 +13,8 @@ from hexad.contract.segment import Segment
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict
 
-SCHEMA_VERSION = 1
-"""Version of the stored form of segments and episodes."""
+SCHEMA_VERSION = 2
+"""Version of the stored form of segments and episodes. 2 added the supports of sampled tokens."""
 
 
 class Actor(StrEnum):

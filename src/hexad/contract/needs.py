@@ -19,6 +19,8 @@ class Needs:
     for no limit. ``lineage``: policy version -> digest of the weights that this learner had then;
     ``None`` skips the test. ``expected``: provenance part -> digest that the learner works with;
     parts not named are not compared. ``splits``: the splits whose tasks may be trained on.
+    ``support``: whether the behaviour distribution cuts the vocabulary, so that sampled tokens
+    must name their sets (true) or must not (false); ``None`` skips the test.
     """
 
     logprob: bool = True
@@ -29,6 +31,7 @@ class Needs:
     lineage: Mapping[int, str] | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
     splits: frozenset[Split] = frozenset({Split.TRAIN})
+    support: bool | None = None
 
     @classmethod
     def for_sft(cls, expected: Mapping[str, str] | None = None) -> Needs:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hexad.contract.arrow import require_schema
+from hexad.contract.arrow import require_schema, upgraded
 from hexad.contract.durable import disk_errors, write_whole
 from hexad.contract.faults import UserError
 from hexad.contract.fingerprint import fingerprint
@@ -48,7 +48,9 @@ class Part:
         return self.last - self.first + 1
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The table, or some columns of it. Raises ``UserError`` naming a torn or foreign file.
+        """The table, or some columns of it, in the present schema version.
+
+        Raises ``UserError`` naming a torn or foreign file.
 
         The digest of the values is compared where all columns are read.
         """
@@ -58,7 +60,7 @@ class Part:
                 _DIGEST
             ):
                 raise pa.ArrowInvalid("the values do not have the recorded digest")
-            return table
+            return upgraded(table)
 
     def rows(self) -> int:
         """Number of episodes, from the footer alone. Raises as :meth:`read` does."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from hexad.contract.arrays import Bools, Floats, Ints, frozen, same_bits
+from hexad.contract.support import Support
 
 NO_VERSION = -1
 """Value of ``version`` where the policy did not sample the token."""
@@ -69,6 +70,8 @@ class Segment:
     int32: number of the assistant turn the token belongs to or precedes; the final observation of
     an episode keeps the last turn's number. ``spans`` covers the segment without gaps. ``parent``
     is the index of the segment this context was made from, ``origin`` says how, ``agent`` who acts.
+    ``support`` names the set that each sampled token was drawn from; ``None`` is the full
+    vocabulary throughout.
 
     The constructor fixes types and makes arrays read-only; whether the facts are fit for training
     is judged by ``admit``.
@@ -85,6 +88,7 @@ class Segment:
     parent: int | None = None
     origin: str | None = None
     agent: str | None = None
+    support: Support | None = None
 
     def __post_init__(self) -> None:
         for name, dtype in _DTYPES.items():
@@ -107,3 +111,12 @@ class Segment:
     def action_count(self) -> int:
         """Number of tokens the actor sampled."""
         return int(self.action.sum())
+
+    @property
+    def forced(self) -> Bools:
+        """bool ``[n]``: sampled from a set of one id, as a grammar can force it.
+
+        Such a token says nothing of the policy: it is left out of policy statistics. Its log-prob
+        is 0 under every role, so it has no gradient; it stays in the loss denominators.
+        """
+        return np.zeros(len(self), np.bool_) if self.support is None else self.support.forced
