@@ -79,7 +79,7 @@ def test_dry_run_needs_no_torch():
         ("update.optimizer.lr=fast", "a number"),
         ("data.group_size=1", "2 or more"),
         ("policy.sampling.temperature=0", "temperature: 1.0"),
-        ("method=gpro", "did you mean grpo?"),
+        ("method=grpoo", "did you mean grpo?"),
     ],
 )
 def test_a_users_mistake_is_one_plain_message_and_code_2(hexad, override, said):

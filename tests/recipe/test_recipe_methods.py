@@ -6,11 +6,12 @@ import pytest
 from hexad.contract.needs import Needs
 from hexad.recipe import methods
 from hexad.recipe.axes import Recipe
+from hexad.recipe.legal import ESTIMATORS
 from hexad.recipe.methods import METHODS
-from hexad.recipe.presets import lookup
+from hexad.recipe.presets import fill, lookup
 
 
-@pytest.mark.parametrize("record", METHODS.values(), ids=str)
+@pytest.mark.parametrize("record", METHODS.values(), ids=METHODS)
 def test_every_named_function_exists(record):
     for name in record.functions.values():
         module, _, attribute = name.partition(":")
@@ -18,22 +19,37 @@ def test_every_named_function_exists(record):
         assert not attribute or callable(getattr(target, attribute))
 
 
-@pytest.mark.parametrize("record", METHODS.values(), ids=str)
+@pytest.mark.parametrize("record", METHODS.values(), ids=METHODS)
 def test_axis_values_are_keys_of_the_recipe(record):
     assert record.values()
-    for key in record.values():
-        lookup(Recipe(), key)
+    recipe = Recipe.model_validate(fill(record, {"method": record.name}))  # no key is unknown
+    for key, value in record.values().items():
+        assert lookup(recipe, key) == value
 
 
 def test_one_small_file_a_method():
     folder = Path(methods.__file__).parent
-    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "record"}
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "card", "record"}
     assert names == set(METHODS)
 
 
 def test_group_estimators_state_their_smallest_group():
     fewest = {name: record.assumptions.min_group_size for name, record in METHODS.items()}
-    assert fewest == {"sft": 1, "reinforce": 1, "rloo": 2, "grpo": 2, "dr_grpo": 2}
+    pairs = {name for name, least in fewest.items() if least == 2}
+    assert pairs == {"rloo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "gigpo"}
+    assert set(fewest.values()) == {1, 2}
+
+
+@pytest.mark.parametrize("record", METHODS.values(), ids=METHODS)
+def test_assumptions_agree_with_the_table_of_estimators(record):
+    recipe = Recipe.model_validate(fill(record, {"method": record.name}))
+    rule = ESTIMATORS[recipe.credit.estimator]
+    assert record.assumptions.critic == rule.critic == (recipe.critic is not None)
+    assert record.assumptions.min_group_size >= rule.group
+    kl = recipe.update.kl
+    assert record.assumptions.reference == (kl is not None)
+    stale = recipe.timing.mode == "asynchronous"
+    assert record.assumptions.tolerates_lag == (stale or record.name == "sft")
 
 
 def test_only_imitation_does_without_behaviour_logprobs():
@@ -42,6 +58,6 @@ def test_only_imitation_does_without_behaviour_logprobs():
     assert all(r.needs["logprob"] == r.assumptions.behaviour_logprobs for r in METHODS.values())
 
 
-@pytest.mark.parametrize("record", METHODS.values(), ids=str)
+@pytest.mark.parametrize("record", METHODS.values(), ids=METHODS)
 def test_needs_are_fields_that_admission_knows(record):
     assert Needs(**record.needs).reward == record.needs["reward"]

@@ -2,6 +2,7 @@ import pytest
 
 from hexad.contract.faults import UserError
 from hexad.recipe.load import load
+from hexad.recipe.methods import METHODS
 from hexad.recipe.validate import validate
 
 HEADS = {
@@ -10,6 +11,11 @@ HEADS = {
     "dr_grpo": "method: dr_grpo\naction: {length: 64}\nbudget: {episodes: 64}\n",
     "reinforce": "method: reinforce\nbudget: {episodes: 64}\n",
     "sft": "method: sft\nbudget: {episodes: 64}\n",
+    **{
+        name: f"method: {name}\nbudget: {{episodes: 64}}\n"
+        for name in METHODS
+        if name not in ("grpo", "rloo", "dr_grpo", "reinforce", "sft")
+    },
 }
 CASES = [
     ("rloo", ["data.group_size=1"], "data.group_size"),
@@ -53,6 +59,80 @@ CASES = [
     ("sft", ["update.target_kl=0.1"], "update.target_kl"),
     ("sft", ["feedback.weights={task: 2}"], "feedback.weights"),
     ("grpo", ["update.optimizer.schedule=constant", "update.optimizer.floor=0.5"], None),
+    ("ppo", ["critic=null"], "critic"),
+    ("grpo", ["critic={updates: 1}"], "critic"),
+    ("ppo", ["credit.alpha=1.5"], "credit.lambda_policy"),
+    ("ppo", ["credit.lambda_policy=null"], "credit.lambda_policy"),
+    ("ppo", ["credit.lambda_critic=null"], "credit.lambda_critic"),
+    ("ppo", ["credit.truncation=mask"], "credit.truncation"),
+    ("ppo", ["critic.head=hl_gauss"], "critic.support"),
+    ("ppo", ["critic.head=hl_gauss", "critic.support=[1.0, 0.0]"], "critic.support"),
+    ("ppo", ["critic={head: hl_gauss, support: [0.0, 1.0], clip: 0.2}"], "critic.clip"),
+    ("ppo", ["critic.bins=11"], "critic.bins"),
+    ("ppo", ["critic={head: hl_gauss, support: [0.0, 1.0], bins: 5}"], "critic.bins"),
+    ("ppo", ["critic={trunk: shared, updates: 2}"], "critic.updates"),
+    ("ppo", ["critic={trunk: shared, rescore: true}"], "critic.rescore"),
+    ("ppo", ["critic.coefficient=0.1"], "critic.coefficient"),
+    ("ppo", ["data.groups=4", "critic.minibatches=5"], "critic.minibatches"),
+    ("vapo", ["credit.alpha=null"], "credit.lambda_policy"),
+    ("gigpo", ["data.group_size=1"], "data.group_size"),
+    ("gigpo", ["credit.clock=token"], "credit.clock"),
+    ("gigpo", ["credit.std=sample"], "credit.threshold"),
+    ("gigpo", ["credit.omega=null"], "credit.omega"),
+    ("grpo", ["credit.clock=turn"], "credit.clock"),
+    ("grpo", ["credit.omega=1.0"], "credit.omega"),
+    ("reinforce", ["credit.baseline=prompt_mean"], "credit.window"),
+    ("reinforce", ["credit.window=8"], "credit.window"),
+    ("reinforce", ["credit.whiten=group", "data.group_size=1"], "credit.whiten"),
+    ("reinforce_pp", ["credit.whiten=null"], "credit.whiten"),
+    ("impala", ["credit.rho_bar=0.5"], "credit.c_bar"),
+    ("impala", ["credit.c_bar=null"], "credit.c_bar"),
+    ("gspo", ["action.combine=null"], "action.combine"),
+    ("grpo", ["action.combine=mean"], "action.combine"),
+    ("cispo", ["action={ratio: turn, combine: sum}"], "action.ratio"),
+    ("cispo", ["update.clip_high=null"], "update.clip_high"),
+    ("grpo", ["update.clip_low=1.5"], "update.clip_low"),
+    ("grpo", ["update.tau=0.1"], "update.tau"),
+    ("cispo", ["update.dual=3.0"], "update.dual"),
+    ("grpo", ["update={surrogate: sapo, tau: 1.0}"], "update.tau_negative"),
+    ("grpo", ["update={surrogate: squared, tau: 0.1}"], "action.ratio"),
+    (
+        "gspo",
+        ["update={surrogate: squared, tau: 0.1}", "action.denominator=token"],
+        "action.denominator",
+    ),
+    ("sao", ["update.correction={ratio: engine, rule: tis, high: 2.0}"], "update.correction"),
+    (
+        "impala",
+        ["update.correction={ratio: proximal, rule: tis, high: 2.0}"],
+        "update.correction.ratio",
+    ),
+    ("grpo", ["update.correction={rule: icepop, high: 5.0}"], "update.correction.low"),
+    ("grpo", ["update.correction={rule: tis, low: 0.5, high: 5.0}"], "update.correction.low"),
+    ("grpo", ["update.correction={rule: icepop, low: 6.0, high: 5.0}"], "update.correction.low"),
+    (
+        "grpo",
+        ["update.kl={estimator: k1, placement: loss, coefficient: 0.1}"],
+        "update.kl.estimator",
+    ),
+    (
+        "grpo",
+        ["update.kl={estimator: k3, placement: reward, coefficient: 0.1}"],
+        "update.kl.estimator",
+    ),
+    ("reinforce_pp", ["update.kl.weighted=graph"], "update.kl.weighted"),
+    ("reinforce_pp", ["update.kl.target=0.1"], "update.kl.horizon"),
+    ("sft", ["update.entropy=0.1"], "update.entropy"),
+    ("sft", ["update.positive_nll=0.1"], "update.positive_nll"),
+    ("grpo", ["timing.mode=asynchronous"], "timing.max_lag"),
+    ("grpo", ["timing={mode: asynchronous, max_lag: 2}"], "timing.mode"),
+    ("grpo", ["timing.max_lag=2"], "timing.max_lag"),
+    ("dapo", ["data.dynamic.surplus=carry"], "data.dynamic.surplus"),
+    ("reinforce", ["data.dynamic={surplus: drop}", "data.group_size=1"], "data.dynamic"),
+    ("sft", ["data.dynamic={surplus: drop}"], "data.dynamic"),
+    ("sft", ["feedback.overlong={limit: 40, cache: 10}"], "feedback.overlong"),
+    ("grpo", ["feedback.overlong={limit: 4, cache: 10}"], "feedback.overlong.cache"),
+    ("grpo", ["feedback.overlong={limit: 9000, cache: 10}"], "feedback.overlong.limit"),
 ]
 
 
@@ -91,6 +171,16 @@ def test_dr_grpo_demands_a_declared_length(tmp_path):
         ("rloo", ["update.epochs=2", "update.minibatches=4"]),
         ("rloo", ["update={surrogate: clip, clip_low: 0.2, clip_high: 0.3}"]),
         ("reinforce", ["data.group_size=1", "credit.baseline=none"]),
+        ("reinforce", ["credit={baseline: prompt_mean, window: 8}"]),
+        ("ppo", ["credit={lambda_policy: null, alpha: 1.5, clock: turn}"]),
+        ("ppo", ["critic={trunk: shared, coefficient: 0.1}"]),
+        ("ppo", ["critic={head: hl_gauss, support: [0.0, 1.0]}", "credit.whiten=null"]),
+        ("grpo", ["action={ratio: turn, combine: sum, denominator: response}"]),
+        ("gspo", ["action.ratio=token", "update={clip_low: 0.2, clip_high: 0.2}"]),
+        ("grpo", ["update={surrogate: sapo, tau: 1.0, tau_negative: 1.05}"]),
+        ("dapo", ["feedback.overlong={limit: 100, cache: 20}", "credit.truncation=mask"]),
+        ("grpo", ["update.correction={rule: icepop, low: 0.5, high: 5.0}"]),
+        ("grpo", ["update.kl={estimator: k3, placement: loss, coefficient: 0.04}"]),
         ("grpo", ["action={denominator: prompt, inner: token}"]),
         ("grpo", ["budget={seconds: 60}", "update.optimizer.schedule=constant"]),
         ("sft", ["data.origin=runs/other/episodes", "data.size=50"]),

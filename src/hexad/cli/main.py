@@ -70,6 +70,17 @@ def evaluate(
     return conclude(action, as_json=as_json, crash_folder=lambda: run)
 
 
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method's card.")] = None,
+    as_json: Json = False,
+) -> int:
+    """The table of methods, or one card."""
+    from hexad.cli.methods import methods as command
+
+    return conclude(lambda: command(name, _console(as_json)), as_json=as_json)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = sys.argv[1:] if argv is None else argv

@@ -21,7 +21,7 @@ def _none(score: Tensor, scored: Tensor, group: Tensor) -> Tensor:
 
 
 def _reinforce(spec: CreditSpec) -> Estimator:
-    return partial(reinforce, baseline=spec.baseline or "none")
+    return partial(reinforce, baseline="batch" if spec.baseline == "batch" else "none")
 
 
 def _grpo(spec: CreditSpec) -> Estimator:

@@ -92,6 +92,15 @@ class PolicySpec(Axis):
     """How tokens are sampled in training and, by default, in evaluation."""
 
 
+class OverlongSpec(Axis):
+    """DAPO's soft punishment: the reward component ``length``, from 0 falling to -1."""
+
+    limit: Positive
+    """Sampled tokens of an episode from which on it is -1."""
+    cache: Positive
+    """It begins to fall at ``limit - cache`` tokens."""
+
+
 class FeedbackSpec(Axis):
     """Axis 1: where feedback comes from."""
 
@@ -103,8 +112,25 @@ class FeedbackSpec(Axis):
     """The versioned mapping from verdict to reward components, by name or ``module:object``."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Weight of each raw component in the reward; a component not named weighs 1."""
+    overlong: OverlongSpec | None = None
+    """What length costs; ``null`` for nothing. To leave truncated episodes out of the loss is
+    ``credit.truncation: mask``."""
     unscored_limit: Fraction = 0.1
     """Share of unscored episodes in one batch above which the run stops."""
+
+
+class DynamicSpec(Axis):
+    """Dynamic sampling: only groups with correct *and* wrong members are trained on."""
+
+    surplus: Literal["carry", "drop"]
+    """What becomes of mixed groups beyond the batch: they open the next one, which makes them one
+    version old, or are dropped."""
+    rounds: Positive = 10
+    """Most rounds of sampling for one batch; each draws as many tasks as the share of mixed groups
+    so far makes likely to be enough."""
+    at_cap: Literal["train", "stop"] = "train"
+    """After the last round: train on the groups that were found, or stop the run. Without a single
+    mixed group the run stops in any case."""
 
 
 class DataSpec(Axis):
@@ -120,6 +146,8 @@ class DataSpec(Axis):
     """Attempts at each task."""
     size: Positive | None = None
     """Fixed data: number of demonstrations; ``null`` uses each once (expert) or all (folder)."""
+    dynamic: DynamicSpec | None = None
+    """Replace groups without a contrast by further ones; ``null`` trains on what was drawn."""
     retries: NonNegative = 2
     """Further attempts at an episode that faulted."""
     fault_limit: Fraction = 0.2
@@ -129,8 +157,11 @@ class DataSpec(Axis):
 class ActionSpec(Axis):
     """Axis 3: what an action is to ratio and loss."""
 
-    ratio: Literal["token"] = "token"
+    ratio: Literal["token", "turn", "episode"] = "token"
     """The unit of the probability ratio and its clip."""
+    combine: Literal["sum", "mean"] | None = None
+    """Ratio ``turn`` or ``episode``: the log-ratio of a unit is the sum or the mean of its tokens'
+    (the mean is the geometric mean of ratios, a different estimator)."""
     denominator: Literal["token", "response", "segment", "episode", "prompt", "fixed"] = "episode"
     """What the loss averages over."""
     inner: Literal["token", "episode"] | None = None
@@ -142,25 +173,52 @@ class ActionSpec(Axis):
 class CreditSpec(Axis):
     """Axis 4: how reward reaches actions."""
 
-    estimator: Literal["none", "reinforce", "rloo", "grpo", "dr_grpo"] = "grpo"
+    estimator: Literal[
+        "none", "reinforce", "rloo", "grpo", "dr_grpo", "reinforce_pp", "gigpo", "gae", "vtrace"
+    ] = "grpo"
     """The advantage estimator."""
-    baseline: Literal["none", "batch"] | None = None
-    """Estimator ``reinforce``: what is subtracted from the return."""
+    baseline: Literal["none", "batch", "prompt_mean", "beta"] | None = None
+    """Estimator ``reinforce``: what is subtracted from the return. ``prompt_mean``: mean of the
+    task's last scores; ``beta``: a discounted Beta tracker of the task's success."""
+    window: Positive | None = None
+    """Baseline ``prompt_mean``: how many scores of a task are remembered."""
     std: Literal["population", "sample"] | None = None
-    """Estimator ``grpo``: which standard deviation divides."""
+    """Estimators ``grpo`` and ``gigpo``: which standard deviation divides; ``null`` in ``gigpo``
+    divides by none."""
     threshold: float | None = Field(default=None, ge=0)
-    """Estimator ``grpo``: at or below this standard deviation the advantage is exactly 0."""
-    clock: Literal["token"] = "token"
-    """The time step of the estimator."""
-    gamma: float = 1.0
-    """Discount a clock step; Monte Carlo estimators of a terminal reward need 1."""
+    """With ``std``: at or below this standard deviation the advantage is exactly 0."""
+    omega: float | None = Field(default=None, ge=0)
+    """Estimator ``gigpo``: weight of the state groups beside the episode groups."""
+    clock: Literal["token", "span", "turn", "segment"] = "token"
+    """The time step of the estimator: what discounts and traces count."""
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    """Discount a clock step; Monte Carlo estimators of one number an episode need 1."""
+    lambda_policy: float | None = Field(default=None, ge=0, le=1)
+    """Estimators ``gae`` and ``vtrace``: trace of the advantage, unless ``alpha`` sets it."""
+    lambda_critic: float | None = Field(default=None, ge=0, le=1)
+    """Estimator ``gae``: trace of the critic's target."""
+    alpha: float | None = Field(default=None, gt=0)
+    """Estimator ``gae``: trace 1 - 1 / (alpha l) in [0, 1], of an episode of l clock steps."""
+    rho_bar: float | None = Field(default=None, gt=0)
+    """Estimator ``vtrace``: cap of the ratio in the temporal difference; sets the fixed point."""
+    c_bar: float | None = Field(default=None, gt=0)
+    """Estimator ``vtrace``: cap of the ratio in the trace; sets speed and variance only."""
+    whiten: Literal["batch", "group"] | None = None
+    """Subtract the mean of the advantages of action tokens and divide by their deviation, over the
+    batch or each group."""
+    truncation: Literal["score", "mask"] | None = None
+    """Monte Carlo estimators: a truncated episode keeps its score, or is left out of the loss.
+    Estimators with a critic bootstrap from the value where it was cut."""
 
 
 class TimingSpec(Axis):
     """Axis 6: when experience is consumed."""
 
-    mode: Literal["synchronous"] = "synchronous"
-    """``synchronous``: sample a batch, train on it, publish, repeat."""
+    mode: Literal["synchronous", "asynchronous"] = "synchronous"
+    """``synchronous``: sample a batch, train on it, publish, repeat. ``asynchronous``: sampling and
+    training overlap."""
+    max_lag: NonNegative | None = None
+    """Mode ``asynchronous``: most versions that a token may be older than the learner."""
 
 
 class OptimizerSpec(Axis):
@@ -184,21 +242,75 @@ class OptimizerSpec(Axis):
     """Share of the peak that the schedule ends at."""
 
 
+class CorrectionSpec(Axis):
+    """A weight against a mismatch of two policies, detached, on the policy term alone."""
+
+    ratio: Literal["engine", "proximal"] = "engine"
+    """``engine``: sampled / behaviour, one version in two engines. ``proximal``: old / behaviour,
+    which is stale data too."""
+    rule: Literal["tis", "icepop", "mis", "sequence_tis", "geometric", "k3", "opsm"]
+    """``tis`` caps the weight; ``icepop`` and ``mis`` drop tokens; ``sequence_tis`` caps the
+    episode's product; ``geometric``, ``k3`` and ``opsm`` drop episodes."""
+    low: float | None = Field(default=None, gt=0)
+    """``icepop`` and ``geometric``: smallest ratio that is kept."""
+    high: float = Field(gt=0)
+    """The cap, or the largest ratio (``k3`` and ``opsm``: mean divergence) that is kept."""
+
+
+class KLSpec(Axis):
+    """A penalty for leaving the reference, the policy that the run starts with."""
+
+    estimator: Literal["k1", "k2", "k3", "k3_straight"]
+    """How the divergence of one token is estimated; ``k3_straight`` has k3's value, k2's
+    gradient."""
+    placement: Literal["reward", "loss"]
+    """``reward``: subtracted from the reward of the token. ``loss``: added to its loss."""
+    coefficient: float = Field(gt=0)
+    """Weight of the penalty; where it starts, if it adapts."""
+    weighted: Literal["none", "graph", "detached"] = "none"
+    """Placement ``loss``: multiply by current / behaviour, in the graph or detached."""
+    target: float | None = Field(default=None, gt=0)
+    """The coefficient adapts so that the mean divergence comes here; ``null`` keeps it."""
+    horizon: Positive | None = None
+    """With ``target``: episodes over which the coefficient moves by the whole relative error."""
+
+
 class UpdateSpec(Axis):
     """How far the policy may move."""
 
-    surrogate: Literal["nll", "plain", "clip"] = "clip"
-    """``nll``: imitation. ``plain``: ratio times advantage. ``clip``: PPO's pessimistic bound."""
-    clip_low: float | None = Field(default=None, gt=0, lt=1)
-    """Surrogate ``clip``: the ratio is clipped below at 1 - clip_low."""
+    surrogate: Literal[
+        "nll", "plain", "clip", "cispo", "sapo", "dis", "squared", "token_clip", "difference"
+    ] = "clip"
+    """``nll``: imitation. ``plain``: ratio times advantage. ``clip``: PPO's pessimistic bound.
+    ``cispo``: detached clipped ratio times log-prob. ``sapo``: soft gate. ``dis``: two-sided gate
+    on current / behaviour. ``squared``: Kimi k1.5. ``token_clip``: Kimi K2.5. ``difference``: gate
+    on the difference of probabilities."""
+    clip_low: float | None = Field(default=None, gt=0)
+    """Ratios below 1 - clip_low are clipped or gated (``token_clip``: log-ratios below
+    -clip_low; ``difference``: probabilities lower by clip_low)."""
     clip_high: float | None = Field(default=None, gt=0)
-    """Surrogate ``clip``: the ratio is clipped above at 1 + clip_high."""
+    """Ratios above 1 + clip_high are clipped or gated; as ``clip_low``."""
+    dual: float | None = Field(default=None, gt=1)
+    """Surrogate ``clip``: with a negative advantage the objective is at least dual times it."""
+    tau: float | None = Field(default=None, gt=0)
+    """``squared`` and ``token_clip``: weight of the squared log-ratio; ``sapo``: temperature of
+    positive advantages."""
+    tau_negative: float | None = Field(default=None, gt=0)
+    """Surrogate ``sapo``: temperature of negative advantages."""
     epochs: Positive = 1
     """Passes over a batch."""
     minibatches: Positive = 1
     """Optimiser steps a pass."""
     target_kl: float | None = Field(default=None, gt=0)
     """Stop the batch's remaining steps once the mean KL(old, current) estimate exceeds this."""
+    correction: CorrectionSpec | None = None
+    """A weight against engine mismatch or stale data."""
+    kl: KLSpec | None = None
+    """A penalty for leaving the reference policy."""
+    entropy: float | None = Field(default=None, gt=0)
+    """Weight of the policy's entropy, over the set it samples from, in the objective."""
+    positive_nll: float | None = Field(default=None, gt=0)
+    """Weight of the token-mean negative log-likelihood of correct episodes (VAPO)."""
     optimizer: OptimizerSpec = OptimizerSpec()
     """The optimiser."""
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from hexad.recipe.axes import Axis, Recipe
+from hexad.recipe.legal import ESTIMATOR_KEYS, SURROGATE_KEYS
 from hexad.recipe.methods import Method, flatten, method
 from hexad.recipe.read import merge
 
 COMPANIONS = {
+    "action.ratio": ("action.combine",),
     "action.denominator": ("action.length", "action.inner"),
-    "credit.estimator": ("credit.baseline", "credit.std", "credit.threshold"),
-    "update.surrogate": ("update.clip_low", "update.clip_high"),
+    "credit.estimator": tuple(f"credit.{key}" for key in ("clock", *ESTIMATOR_KEYS)),
+    "update.surrogate": tuple(f"update.{key}" for key in SURROGATE_KEYS),
 }
 """Keys that only mean something beside the choice they belong to: another choice drops them."""
 
@@ -27,9 +29,11 @@ def fill(record: Method, written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lookup(recipe: Recipe, key: str) -> Any:
-    """The value at a dotted ``key``."""
+    """The value at a dotted ``key``; ``None`` inside a section that is not there."""
     value: Any = recipe
     for name in key.split("."):
+        if value is None:
+            return None
         value = getattr(value, name) if isinstance(value, Axis) else value[name]
     return value
 

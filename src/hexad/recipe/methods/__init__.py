@@ -5,14 +5,43 @@ from __future__ import annotations
 import difflib
 
 from hexad.contract.faults import UserError
+from hexad.recipe.methods.areal import AREAL
+from hexad.recipe.methods.cispo import CISPO
+from hexad.recipe.methods.compactionrl import COMPACTIONRL
+from hexad.recipe.methods.dapo import DAPO
 from hexad.recipe.methods.dr_grpo import DR_GRPO
+from hexad.recipe.methods.gigpo import GIGPO
 from hexad.recipe.methods.grpo import GRPO
+from hexad.recipe.methods.gspo import GSPO
+from hexad.recipe.methods.impala import IMPALA
+from hexad.recipe.methods.ppo import PPO
 from hexad.recipe.methods.record import Assumptions, Method, flatten
 from hexad.recipe.methods.reinforce import REINFORCE
+from hexad.recipe.methods.reinforce_pp import REINFORCE_PP
 from hexad.recipe.methods.rloo import RLOO
+from hexad.recipe.methods.sao import SAO
 from hexad.recipe.methods.sft import SFT
+from hexad.recipe.methods.vapo import VAPO
 
-METHODS: dict[str, Method] = {m.name: m for m in (SFT, REINFORCE, RLOO, GRPO, DR_GRPO)}
+_RECORDS = (
+    SFT,
+    REINFORCE,
+    RLOO,
+    GRPO,
+    DR_GRPO,
+    DAPO,
+    GSPO,
+    CISPO,
+    REINFORCE_PP,
+    PPO,
+    VAPO,
+    GIGPO,
+    IMPALA,
+    AREAL,
+    SAO,
+    COMPACTIONRL,
+)
+METHODS: dict[str, Method] = {record.name: record for record in _RECORDS}
 """Every built-in method by name."""
 
 

@@ -15,7 +15,7 @@ DR_GRPO = Method(
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy", "group_size": 8},
         "action": {"denominator": "fixed"},
-        "credit": {"estimator": "dr_grpo"},
+        "credit": {"estimator": "dr_grpo", "truncation": "score"},
         "update": {"surrogate": "clip", "clip_low": 0.2, "clip_high": 0.2},
     },
     functions={

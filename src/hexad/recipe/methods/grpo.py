@@ -15,7 +15,12 @@ GRPO = Method(
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy"},
         "action": {"denominator": "episode"},
-        "credit": {"estimator": "grpo", "std": "population", "threshold": 1e-6},
+        "credit": {
+            "estimator": "grpo",
+            "std": "population",
+            "threshold": 1e-6,
+            "truncation": "score",
+        },
         "update": {"surrogate": "clip", "clip_low": 0.2, "clip_high": 0.2},
     },
     functions={

@@ -14,7 +14,7 @@ REINFORCE = Method(
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy"},
         "action": {"denominator": "fixed", "length": 1},
-        "credit": {"estimator": "reinforce", "baseline": "batch"},
+        "credit": {"estimator": "reinforce", "baseline": "batch", "truncation": "score"},
         "update": {"surrogate": "plain"},
     },
     functions={

@@ -15,7 +15,7 @@ RLOO = Method(
         "feedback": {"source": "verifier"},
         "data": {"regime": "online", "origin": "policy"},
         "action": {"denominator": "fixed", "length": 1},
-        "credit": {"estimator": "rloo"},
+        "credit": {"estimator": "rloo", "truncation": "score"},
         "update": {"surrogate": "plain"},
     },
     functions={

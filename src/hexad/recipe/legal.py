@@ -1,0 +1,116 @@
+"""Which answers fit together: the legal ratio units, clocks, denominators and required numbers.
+
+Pure data, read by the validator, the documentation and the learner alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNITS = ("token", "turn", "episode")
+"""Units of the probability ratio."""
+CLOCKS = ("token", "span", "turn", "segment")
+"""Time steps of an estimator."""
+DENOMINATORS = ("token", "response", "segment", "episode", "prompt", "fixed")
+"""What a loss averages over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurrogateRule:
+    """``units`` its ratio may have; ``required`` and ``optional`` keys of ``update``.
+
+    ``ratio`` names the ratio it is written for: ``update`` (current / old), ``direct`` (current /
+    behaviour) or ``none``. ``denominators`` are those that keep its meaning.
+    """
+
+    ratio: str
+    units: tuple[str, ...] = ("token",)
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    denominators: tuple[str, ...] = DENOMINATORS
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatorRule:
+    """``clocks`` it may run on; ``required`` and ``optional`` keys of ``credit``.
+
+    ``critic``: needs a learned value. ``group``: fewest attempts at one task. ``states``: needs
+    environments with a ``state_digest``. ``episode``: gives one number an episode.
+    """
+
+    clocks: tuple[str, ...] = ("token",)
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    critic: bool = False
+    group: int = 1
+    states: bool = False
+    episode: bool = True
+
+
+_BOUNDS = ("clip_low", "clip_high")
+SURROGATES: dict[str, SurrogateRule] = {
+    "nll": SurrogateRule("none"),
+    "plain": SurrogateRule("update", UNITS),
+    "clip": SurrogateRule("update", UNITS, _BOUNDS, ("dual",)),
+    "cispo": SurrogateRule("update", required=_BOUNDS),
+    "sapo": SurrogateRule("update", required=("tau", "tau_negative")),
+    "dis": SurrogateRule("direct", required=_BOUNDS),
+    "squared": SurrogateRule("update", ("episode",), ("tau",), (), ("episode",)),
+    "token_clip": SurrogateRule("update", required=(*_BOUNDS, "tau")),
+    "difference": SurrogateRule("direct", required=_BOUNDS),
+}
+"""By name of ``update.surrogate``."""
+
+_TRACES = ("lambda_policy",)
+ESTIMATORS: dict[str, EstimatorRule] = {
+    "none": EstimatorRule(),
+    "reinforce": EstimatorRule(required=("baseline",), optional=("window", "truncation", "whiten")),
+    "rloo": EstimatorRule(optional=("truncation", "whiten"), group=2),
+    "grpo": EstimatorRule(
+        required=("std", "threshold"), optional=("truncation", "whiten"), group=2
+    ),
+    "dr_grpo": EstimatorRule(optional=("truncation", "whiten"), group=2),
+    "reinforce_pp": EstimatorRule(CLOCKS, ("whiten",), ("truncation", "gamma"), episode=False),
+    "gigpo": EstimatorRule(
+        ("turn",),
+        ("omega",),
+        ("std", "threshold", "truncation", "whiten", "gamma"),
+        group=2,
+        states=True,
+        episode=False,
+    ),
+    "gae": EstimatorRule(
+        CLOCKS,
+        ("lambda_critic",),
+        ("lambda_policy", "alpha", "whiten", "gamma"),
+        critic=True,
+        episode=False,
+    ),
+    "vtrace": EstimatorRule(
+        CLOCKS,
+        ("rho_bar", "c_bar", "lambda_policy"),
+        ("whiten", "gamma"),
+        critic=True,
+        episode=False,
+    ),
+}
+"""By name of ``credit.estimator``."""
+
+SURROGATE_KEYS = ("clip_low", "clip_high", "dual", "tau", "tau_negative")
+"""Keys of ``update`` that belong to a surrogate."""
+ESTIMATOR_KEYS = (
+    "baseline",
+    "window",
+    "std",
+    "threshold",
+    "omega",
+    "gamma",
+    "lambda_policy",
+    "lambda_critic",
+    "alpha",
+    "rho_bar",
+    "c_bar",
+    "whiten",
+    "truncation",
+)
+"""Keys of ``credit`` that belong to an estimator."""

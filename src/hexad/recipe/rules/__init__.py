@@ -1,0 +1,1 @@
+"""Rules across axes, by what they are about."""

@@ -1,0 +1,118 @@
+"""Rules of credit and critic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hexad.recipe.axes import CreditSpec, CriticSpec, Recipe
+from hexad.recipe.legal import ESTIMATOR_KEYS, ESTIMATORS
+from hexad.recipe.problem import Problem
+
+_ADVICE = {
+    "baseline": "use credit.baseline: batch, or none",
+    "window": "use credit.window: 8, as in SAO's ablation",
+    "std": "use credit.std: population, the book's reference",
+    "threshold": "use credit.threshold: 1e-6",
+    "omega": "use credit.omega: 1.0, as the paper does",
+    "lambda_policy": "use credit.lambda_policy: 0.95, or 1.0",
+    "lambda_critic": "use credit.lambda_critic: 1.0: the Monte Carlo return",
+    "rho_bar": "use credit.rho_bar: 1.0, IMPALA's",
+    "c_bar": "use credit.c_bar: 1.0, IMPALA's",
+    "whiten": "use credit.whiten: batch",
+}
+
+
+def estimator(recipe: Recipe) -> Iterator[Problem]:
+    """Every number that the estimator needs is there, and none that it ignores."""
+    credit, rule = recipe.credit, ESTIMATORS[recipe.credit.estimator]
+    name = credit.estimator
+    for key in rule.required:
+        if getattr(credit, key) is None:
+            yield Problem(f"credit.{key}", f"estimator {name} needs it", _ADVICE[key])
+    defaults = CreditSpec()
+    for key in ESTIMATOR_KEYS:
+        known = key in rule.required or key in rule.optional or key == "gamma"
+        if not known and getattr(credit, key) != getattr(defaults, key):
+            alive = [n for n, r in ESTIMATORS.items() if key in r.required or key in r.optional]
+            reason = f"has no effect with credit.estimator: {name}"
+            fix = f"remove it, or use credit.estimator: {' or '.join(alive)}"
+            yield Problem(f"credit.{key}", reason, fix)
+    if credit.clock not in rule.clocks:
+        reason = f"estimator {name} does not run on the clock {credit.clock}"
+        yield Problem("credit.clock", reason, f"use credit.clock: {' or '.join(rule.clocks)}")
+    if rule.episode and credit.gamma != 1.0:
+        reason = "Monte Carlo credit of one number an episode has no discount"
+        yield Problem("credit.gamma", reason, "use credit.gamma: 1.0")
+    if recipe.data.group_size < rule.group:
+        reason = (
+            f"{name} compares attempts at one task and is undefined for {recipe.data.group_size}"
+        )
+        fix = f"use data.group_size: {rule.group} or more, or credit.estimator: reinforce"
+        yield Problem("data.group_size", reason, fix)
+
+
+def companions(recipe: Recipe) -> Iterator[Problem]:
+    """Keys of credit that only make sense together."""
+    credit = recipe.credit
+    if (credit.baseline == "prompt_mean") != (credit.window is not None):
+        reason = "baseline prompt_mean remembers the last `window` scores of a task, no other does"
+        yield Problem("credit.window", reason, "set both, or neither")
+    if credit.estimator == "gigpo" and (credit.std is None) != (credit.threshold is None):
+        reason = "a standard deviation divides only above a threshold"
+        yield Problem("credit.threshold", reason, "set std and threshold, or neither")
+    if credit.estimator == "gae" and (credit.lambda_policy is None) == (credit.alpha is None):
+        reason = "the trace of the advantage is lambda_policy, or set by alpha, not both"
+        fix = "use lambda_policy: 0.95, or alpha: 1.5 (SAO) or 0.05 (VAPO)"
+        yield Problem("credit.lambda_policy", reason, fix)
+    if credit.rho_bar is not None and credit.c_bar is not None and credit.c_bar > credit.rho_bar:
+        reason = f"V-trace assumes c_bar <= rho_bar = {credit.rho_bar:g}"
+        yield Problem("credit.c_bar", reason, f"use at most {credit.rho_bar:g}")
+    if credit.whiten == "group" and recipe.data.group_size < 2:
+        reason = "one attempt has no deviation inside its group"
+        yield Problem("credit.whiten", reason, "use credit.whiten: batch")
+
+
+def critic(recipe: Recipe) -> Iterator[Problem]:
+    """A critic exactly where the estimator reads one, and only the keys that it uses."""
+    needed, spec = ESTIMATORS[recipe.credit.estimator].critic, recipe.critic
+    if needed and spec is None:
+        reason = f"estimator {recipe.credit.estimator} bootstraps from a learned value"
+        fix = "write critic: {} for the defaults, or use rloo or grpo, which need none"
+        yield Problem("critic", reason, fix)
+    if not needed and spec is not None:
+        alive = " or ".join(name for name, rule in ESTIMATORS.items() if rule.critic)
+        reason = f"estimator {recipe.credit.estimator} never reads a value"
+        yield Problem("critic", reason, f"use critic: null, or credit.estimator: {alive}")
+    if spec is not None:
+        yield from _critic_keys(spec)
+    if spec is not None and spec.minibatches > recipe.data.groups:
+        reason = f"{recipe.data.groups} groups cannot be cut into {spec.minibatches} minibatches"
+        yield Problem("critic.minibatches", reason, f"use at most {recipe.data.groups}")
+
+
+def _critic_keys(spec: CriticSpec) -> Iterator[Problem]:
+    if spec.head == "hl_gauss" and spec.support is None:
+        reason = "a histogram needs the smallest and largest return that it must hold"
+        yield Problem("critic.support", reason, "use critic.support: [0.0, 1.0]")
+    if spec.support is not None and not spec.support[0] < spec.support[1]:
+        yield Problem("critic.support", "it is empty", "write [smallest, largest]")
+    if spec.bins <= 6 * spec.sigma + 1:
+        reason = f"{spec.bins} bins do not hold a Gaussian of {spec.sigma:g} bins"
+        yield Problem("critic.bins", reason, "use critic.bins: 51")
+    defaults = CriticSpec()
+    alive = {
+        "head": {"regression": ("clip",), "hl_gauss": ("support", "bins", "sigma")},
+        "trunk": {
+            "own": ("updates", "minibatches", "freeze", "rescore", "optimizer"),
+            "shared": ("coefficient",),
+        },
+    }
+    for choice, keys in alive.items():
+        for other, names in keys.items():
+            if getattr(spec, choice) == other:
+                continue
+            for name in names:
+                if getattr(spec, name) != getattr(defaults, name):
+                    reason = f"has no effect with critic.{choice}: {getattr(spec, choice)}"
+                    fix = f"remove it, or use critic.{choice}: {other}"
+                    yield Problem(f"critic.{name}", reason, fix)
