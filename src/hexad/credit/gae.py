@@ -1,0 +1,80 @@
+"""Generalised advantage estimation, n-step and lambda returns on the explicit clock.
+
+``delta_t = r_t + gamma * V(s_{t+1}) - V(s_t)`` with V = 0 behind a termination and V of the final
+state behind a truncation; the trace stops at both. One clock step is one ``gamma * lambda``,
+whatever stands between two decisions.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hexad.credit.clock import Clock
+from hexad.credit.scan import scan
+from hexad.credit.values import Estimate, at_decision, at_successor, carry, check_unit
+
+
+def gae(
+    clock: Clock, value: Tensor, *, gamma: float, policy: float | Tensor, critic: float | Tensor
+) -> Estimate:
+    """``A_t = delta_t + gamma * lambda * A_{t+1}``, with one lambda for each of the two uses.
+
+    ``advantage`` is A at lambda = ``policy``; ``target`` is ``V(s_t) + A_t`` at lambda = ``critic``
+    (1: the return), from the same ``value`` float [T] of before any update. A lambda is a number or
+    float64 [M] (:func:`adaptive`). Raises ``ValueError`` when a value that is read is not finite, a
+    final state is missing, or gamma or a lambda lies outside [0, 1].
+
+    Sources: Schulman et al., arXiv 1506.02438; decoupled: VAPO, arXiv 2504.05118; observations
+    skipped: SAO, arXiv 2607.07508.
+    """
+    check_unit(gamma=gamma, policy=policy, critic=critic)
+    now = at_decision(clock, value)
+    delta = _residual(clock, value, now, gamma)
+    advantage = scan(delta, carry(clock, gamma * policy))
+    same = isinstance(policy, float | int) and isinstance(critic, float | int) and policy == critic
+    own = advantage if same else scan(delta, carry(clock, gamma * critic), out=delta)
+    return Estimate(advantage, now.add_(own))
+
+
+def adaptive(clock: Clock, *, alpha: float) -> Tensor:
+    """float64 [M]: ``lambda = 1 - 1 / (alpha * l)``, clamped to [0, 1], ``l`` the episode's steps.
+
+    Derived for gamma = 1: then the trace reaches over ``alpha * l`` steps. ``alpha`` has no default
+    because sources disagree by a factor of 30: VAPO 0.05, SAO 1.5. ``alpha * l < 1`` gives 0.
+    """
+    if not alpha > 0:
+        raise ValueError("alpha must be positive")
+    steps = clock.lengths.to(torch.float64)[clock.episode]
+    return (1.0 - 1.0 / (alpha * steps)).clamp(0.0, 1.0)
+
+
+def lambda_return(clock: Clock, value: Tensor, *, gamma: float, lam: float | Tensor) -> Tensor:
+    """float64 [M]: ``(1 - lam) * sum_n lam^(n-1) G^(n)``, the last with what is left of the weight.
+
+    Equals ``V + A`` of :func:`gae` at this lambda; at 1 it is the return, at 0 one step.
+    """
+    return gae(clock, value, gamma=gamma, policy=lam, critic=lam).target
+
+
+def n_step(clock: Clock, value: Tensor, *, gamma: float, n: int) -> Tensor:
+    """float64 [M]: ``G^(n)_t = sum_{k<n} gamma^k r_{t+k} + gamma^n V(s_{t+n})``.
+
+    Stops early where the episode ends, and bootstraps there only if it was truncated. Computed from
+    sums of residuals: with ``S_t`` their discounted sum to the end, ``G = V + S_t - gamma^n
+    S_{t+n}``.
+    """
+    check_unit(gamma=gamma)
+    if n < 1:
+        raise ValueError("n must be at least 1")
+    now = at_decision(clock, value)
+    whole = scan(_residual(clock, value, now, gamma), carry(clock, gamma))
+    behind = torch.zeros_like(whole)
+    if n < len(whole):
+        inside = clock.episode[n:] == clock.episode[:-n]
+        behind[:-n] = torch.where(inside, whole[n:], 0.0)
+    return now + whole - gamma**n * behind
+
+
+def _residual(clock: Clock, value: Tensor, now: Tensor, gamma: float) -> Tensor:
+    return at_successor(clock, value).mul_(gamma).add_(clock.reward).sub_(now)
