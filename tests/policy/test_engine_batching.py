@@ -205,7 +205,7 @@ def test_non_finite_logits_fault_that_request_only() -> None:
 
 @pytest.mark.parametrize(
     "sampling",
-    [Sampling(0.0), Sampling(top_k=5), Sampling(top_p=0.9), Sampling(min_p=0.1)],
+    [Sampling(0.0), Sampling(top_k=1), Sampling(top_p=0.0), Sampling(grammar="no grammar")],
 )
 def test_what_cannot_be_replayed_is_refused(sampling: Sampling) -> None:
     with pytest.raises(UserError):

@@ -1,5 +1,7 @@
 """The recorder stores what was sampled, where it was sampled, and nothing else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from hexad.contract.episode import Actor
 from hexad.contract.faults import ContractViolation
 from hexad.contract.segment import Span, SpanKind
+from hexad.contract.support import Support
 from hexad.policy.engine import Completion, Stop
 from hexad.rollout.recorder import Recorder
 from toyworld import Rendered
@@ -140,3 +143,37 @@ def test_arbitrary_sampled_ids_are_trained_ids(prompt, turns):
     assert segment.ids[segment.action].tolist() == spoken
     assert int(np.isfinite(segment.logprob).sum()) == len(spoken) == segment.action_count
     assert segment.spans[-1].end == len(segment)
+
+
+def test_sets_are_stored_with_the_tokens_that_they_belong_to():
+    recorder = Recorder()
+    recorder.start(rendered((SpanKind.USER, [20, 21])))
+    first = replace(sampled([1, 5]), support=Support.of([[0, 1], [4, 5, 6]]))
+    recorder.completion(recorder.context, first, text(2))
+    recorder.observation(rendered((SpanKind.OBSERVATION, [10])))
+    recorder.completion(recorder.context, replace(sampled([7]), support=Support.of([[7]])), text(1))
+    segment = recorder.finish()
+    assert segment.support == Support.of([[], [], [0, 1], [4, 5, 6], [], [7]])
+    assert segment.forced.tolist() == [False] * 5 + [True]
+
+
+def test_a_turn_without_sets_among_turns_with_sets_has_empty_ones():
+    recorder = Recorder()
+    recorder.start(rendered((SpanKind.USER, [20])))
+    recorder.completion(recorder.context, sampled([1, 5]), text(2))
+    recorder.completion(recorder.context, replace(sampled([7]), support=Support.of([[7]])), text(1))
+    assert recorder.finish().support == Support.of([[], [], [], [7]])
+
+
+def test_no_sets_at_all_are_the_full_vocabulary():
+    recorder = Recorder()
+    record_o01(recorder)
+    assert recorder.finish().support is None
+
+
+def test_as_many_sets_as_tokens_or_none():
+    recorder = Recorder()
+    recorder.start(rendered((SpanKind.USER, [20])))
+    short = replace(sampled([1, 5]), support=Support.of([[1]]))
+    with pytest.raises(ContractViolation, match="different lengths"):
+        recorder.completion(recorder.context, short, text(2))

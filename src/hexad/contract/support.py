@@ -35,6 +35,13 @@ class Support:
             raise ValueError(f"offsets {edges} do not cut {len(self.ids)} ids into sets")
 
     @classmethod
+    def of(cls, sets: Sequence[npt.ArrayLike]) -> Support:
+        """The support whose token ``t`` has ``sets[t]``."""
+        each = [np.asarray(ids, np.int32) for ids in sets]
+        edges = np.cumsum([0, *(len(ids) for ids in each)])
+        return cls(np.concatenate([np.zeros(0, np.int32), *each]), edges)
+
+    @classmethod
     def empty(cls, count: int) -> Support:
         """``count`` tokens that were not sampled."""
         return cls(np.zeros(0, np.int32), np.zeros(count + 1, np.int64))

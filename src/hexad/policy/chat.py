@@ -54,8 +54,8 @@ class Chat:
         self.turn_end = self._seams.turn_end
         if self.turn_end not in self.stop_ids:
             raise ValueError(f"the close token {self.turn_end} is not among the stop ids")
-        syntax = tool_syntax(self._template, self._seams) if tools else None
-        self._parser = Parser(tokenizer, syntax, frozenset(self.stop_ids))
+        self.syntax = tool_syntax(self._template, self._seams) if tools else None
+        self._parser = Parser(tokenizer, self.syntax, frozenset(self.stop_ids))
         self._system_edges = _system_edges(self._template.without_tools())
         self._cached_prompt = lru_cache(_CACHED)(self._prompt)
         self._cached_after = lru_cache(_CACHED)(self._after)

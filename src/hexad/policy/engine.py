@@ -13,6 +13,7 @@ import torch
 from hexad.contract.arrays import Floats, Ints
 from hexad.contract.digest import canonical_json
 from hexad.contract.sampling import Sampling
+from hexad.contract.support import Support
 
 Weights: TypeAlias = Mapping[str, torch.Tensor]
 """A state dict of the policy's Hugging Face model."""
@@ -69,15 +70,15 @@ class Request:
 class Completion:
     """Arrays of equal length ``n``: sampled ids int32, log-probs float32, versions int32.
 
-    ``logprobs`` are of the distribution sampled from, after every transform. ``support`` is
-    ``None`` for the full vocabulary.
+    ``logprobs`` are of the distribution sampled from, after every transform. ``support`` names the
+    set that each token was drawn from; it is ``None`` for the full vocabulary.
     """
 
     ids: Ints
     logprobs: Floats
     versions: Ints
     stop: Stop
-    support: None = None
+    support: Support | None = None
 
 
 @dataclass(frozen=True, slots=True)

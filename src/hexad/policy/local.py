@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hexad.contract.arrays import Bools
 from hexad.contract.digest import code_digest
-from hexad.contract.faults import ContractViolation, EngineFault, UserError
+from hexad.contract.faults import ContractViolation, EngineFault
 from hexad.contract.sampling import Sampling
-from hexad.policy import attend, draw, generic, lean, qwen
+from hexad.policy import attend, cuts, draw, generic, grammar, lean, qwen, transforms
 from hexad.policy.backend import Ask, Backend, Index
+from hexad.policy.cuts import Cuts
 from hexad.policy.engine import Completion, EngineStats, Health, Request, Stop, Weights
+from hexad.policy.grammar import Grammars
 from hexad.policy.lease import Lease
 from hexad.policy.signal import Signal
 from hexad.policy.table import Table, Ticket
@@ -54,7 +57,8 @@ class LocalEngine:
             if qwen.lean_shaped(self._model)
             else generic.Generic(self._model)
         )
-        self._table = Table(rows, self._vocabulary)
+        self._grammars = Grammars(policy.tokenizer, self._vocabulary, policy.stop_ids)
+        self._table = Table(rows, self._vocabulary, Cuts(self._grammars))
         self._together = max(1, rows // 8)
         self._queue: list[Ticket] = []
         self._held: list[Ticket] = []
@@ -69,7 +73,17 @@ class LocalEngine:
         self._counts = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
         dtype, device = str(self._model.dtype), self._model.device.type
         config = {"path": self._backend.name, "dtype": dtype, "device": device}
-        sources = (sys.modules[__name__], attend, draw, lean, qwen, generic)
+        sources = (
+            sys.modules[__name__],
+            attend,
+            cuts,
+            draw,
+            generic,
+            grammar,
+            lean,
+            qwen,
+            transforms,
+        )
         self._digest = code_digest("hexad.local", "1", config, *sources)
 
     @property
@@ -163,13 +177,11 @@ class LocalEngine:
             raise ContractViolation("the adapter changed after the last publish")
         if request.sampling not in self._replayable:
             require_replayable(request.sampling, self._model.generation_config, self._vocabulary)
-            if not request.sampling.full_support:
-                raise UserError(
-                    "this engine cannot cut the support yet",
-                    where="policy.sampling",
-                    fix="sample from the full vocabulary",
-                )
+            if request.sampling.grammar is not None:
+                self._grammars.matcher(request.sampling.grammar, request.stop_ids)
             self._replayable.add(request.sampling)
+        if request.sampling.grammar is not None and not request.stop_ids:
+            raise ValueError("a grammar ends with a stop id, and the request names none")
         ids, room = request.ids, self._policy.max_context - len(request.ids)
         if not len(ids) or room < 1 or request.max_tokens < 1:
             raise ValueError(
@@ -264,15 +276,20 @@ class LocalEngine:
             logits = logits.float()
         sums = logits.sum(-1).cpu().numpy()
         if not math.isfinite(sums.sum(dtype=np.float64)):
-            finite = np.isfinite(sums)
-            self._fault(lanes[~finite])
-            lanes, logits = lanes[finite], logits[torch.from_numpy(finite).to(logits.device)]
-            if not len(lanes):
-                return
+            bad = ~np.isfinite(sums)
+            lanes, logits = self._fault(lanes, logits, bad, "non-finite logits")
+        if self._table.cuts:
+            for lane, why in self._table.cuts.advance(lanes, self._table.token[lanes]).items():
+                lanes, logits = self._fault(lanes, logits, lanes == lane, why)
+        if not len(lanes):
+            return
+        scores = logits
         if self._table.tempered:
             temperature = self._table.temperature[lanes]
-            logits = logits / torch.from_numpy(temperature).to(logits.device)[:, None]
-        logprobs = torch.log_softmax(logits, -1)
+            scores = logits / torch.from_numpy(temperature).to(logits.device)[:, None]
+        logprobs = torch.log_softmax(scores, -1)
+        if self._table.cuts:
+            self._table.cuts.apply(lanes, logits, logprobs)
         u = torch.from_numpy(self._table.draws(lanes)).to(logits.device)
         ids = draw.pick(logprobs, u)
         chosen = logprobs.gather(1, ids[:, None])[:, 0]
@@ -289,17 +306,20 @@ class LocalEngine:
                 ticket.future.set_result(self._table.completion(lane, self._version))
         self._changed.notify()
 
-    def _fault(self, lanes: Index) -> None:
-        """Fail requests whose logits are not finite; the others go on."""
-        for lane, ticket in zip(lanes.tolist(), self._table.close(lanes), strict=True):
+    def _fault(
+        self, lanes: Index, logits: torch.Tensor, bad: Bools, why: str
+    ) -> tuple[Index, torch.Tensor]:
+        """Fail the requests where ``bad``; what is left of ``lanes`` and ``logits`` goes on."""
+        for lane, ticket in zip(lanes[bad].tolist(), self._table.close(lanes[bad]), strict=True):
             self._backend.release(lane, keep=False)
             fault = EngineFault(
-                f"non-finite logits at position {self._table.position[lane]} of session "
+                f"{why}, at position {self._table.position[lane]} of session "
                 f"{ticket.request.session!r}, policy version {self._version}"
             )
             if not ticket.future.done():
                 ticket.future.set_exception(fault)
         self._changed.notify()
+        return lanes[~bad], logits[torch.from_numpy(~bad).to(logits.device)]
 
     def _end_early(self, ticket: Ticket) -> None:
         """Take an unfinished request out, and complete it as aborted if its caller still waits."""

@@ -12,6 +12,7 @@ import numpy as np
 from hexad.contract.arrays import frozen
 from hexad.contract.digest import code_digest
 from hexad.contract.faults import ContractViolation, EngineFault, Fault
+from hexad.contract.support import Support
 from hexad.policy.engine import Completion, EngineStats, Health, Request, Stop, Weights
 from hexad.policy.signal import Signal
 
@@ -20,12 +21,13 @@ from hexad.policy.signal import Signal
 class Reply:
     """One scripted completion, cut at the first stop id and at ``max_tokens`` as a model would be.
 
-    ``logprobs`` default to -1 each. With ``fault`` the request fails instead. The reply comes after
-    ``seconds`` (0: after one turn of the event loop).
+    ``logprobs`` default to -1 each; ``support`` names the set of each id. With ``fault`` the
+    request fails instead. The reply comes after ``seconds`` (0: after one turn of the event loop).
     """
 
     ids: Sequence[int] = ()
     logprobs: Sequence[float] | None = None
+    support: Sequence[Sequence[int]] | None = None
     fault: Fault | None = None
     seconds: float = 0.0
 
@@ -151,7 +153,12 @@ class ScriptedEngine:
                 f"{request.stop_ids} nor at max_tokens {request.max_tokens}"
             )
         stop = Stop.TOKEN if stopped else Stop.LENGTH
-        return self._completion(reply.ids[:count], logprobs[:count], stop)
+        if reply.support is not None and len(reply.support) != len(reply.ids):
+            raise ValueError(f"{len(reply.ids)} ids but {len(reply.support)} sets are scripted")
+        completion = self._completion(reply.ids[:count], logprobs[:count], stop)
+        if reply.support is None:
+            return completion
+        return replace(completion, support=Support.of(reply.support[:count]))
 
     def _completion(self, ids: Sequence[int], logprobs: Sequence[float], stop: Stop) -> Completion:
         self._stats = replace(self._stats, sampled_tokens=self._stats.sampled_tokens + len(ids))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hexad.policy.backend import Index
+from hexad.policy.cuts import Cuts
 from hexad.policy.draw import Uniforms, uniforms
 from hexad.policy.engine import Completion, Request, Stop
 
@@ -25,10 +26,12 @@ class Table:
     """``rows`` lanes, each free or holding one open request; ``live`` lists the open lanes.
 
     ``limit`` is the most tokens that a lane may sample, ``count`` those it has sampled;
-    ``tempered`` tells whether some lane's temperature may differ from 1.
+    ``tempered`` tells whether some lane's temperature may differ from 1, ``cuts`` which lanes cut
+    the vocabulary.
     """
 
-    def __init__(self, rows: int, vocabulary: int) -> None:
+    def __init__(self, rows: int, vocabulary: int, cuts: Cuts) -> None:
+        self.cuts = cuts
         self.live: Index = np.zeros(0, np.int64)
         self.tickets: dict[int, Ticket] = {}
         self.token = np.zeros(rows, np.int64)
@@ -61,6 +64,7 @@ class Table:
         self.count[lane], self.limit[lane] = 0, limit
         self.temperature[lane] = request.sampling.temperature
         self.tempered = bool((self.temperature != 1.0).any())
+        self.cuts.open(lane, request)
         self._stops[lane] = self._stop_row(request.stop_ids)
         self._uniforms[lane, :limit] = uniforms(request.key, len(request.ids), limit)
         return lane
@@ -100,7 +104,7 @@ class Table:
             array.flags.writeable = False
         stopped = bool(count and self._stop_table[self._stops[lane], ids[-1]])
         stop = Stop.TOKEN if stopped else Stop.ABORT if aborted else Stop.LENGTH
-        return Completion(ids, logprobs, versions, stop)
+        return Completion(ids, logprobs, versions, stop, self.cuts.support(lane))
 
     def _stop_row(self, stop_ids: tuple[int, ...]) -> int:
         """Row of the stop table for ``stop_ids``; a new set of ids adds one."""

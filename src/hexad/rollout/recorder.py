@@ -14,6 +14,7 @@ from hexad.contract.arrays import Floats, Ints
 from hexad.contract.episode import Actor
 from hexad.contract.faults import ContractViolation
 from hexad.contract.segment import ACTION_SPANS, NO_VERSION, Segment, Span
+from hexad.contract.support import Support
 from hexad.policy.chat import Rendered
 from hexad.policy.engine import Completion
 
@@ -27,6 +28,7 @@ class _Piece:
     turn: int
     logprobs: Floats | None = None
     versions: Ints | None = None
+    support: Support | None = None
     action: bool = False
 
 
@@ -69,6 +71,8 @@ class Recorder:
             raise ContractViolation("the engine was given another context than the recorded one")
         if not len(completion.ids) == len(completion.logprobs) == len(completion.versions):
             raise ContractViolation("ids, log-probs and versions have different lengths")
+        if completion.support is not None and len(completion.support) != len(completion.ids):
+            raise ContractViolation("ids and their sets have different lengths")
         missing = np.isnan(completion.logprobs) & (completion.versions == NO_VERSION)
         present = np.isfinite(completion.logprobs) & (completion.versions != NO_VERSION)
         if not (present if self._actor is Actor.POLICY else missing).all():
@@ -79,6 +83,7 @@ class Recorder:
             self._turns,
             completion.logprobs,
             completion.versions,
+            completion.support,
             action=True,
         )
         self._append(piece)
@@ -114,7 +119,14 @@ class Recorder:
             version=_joined(versions, np.int32),
             turn=_joined(turns, np.int32),
             spans=tuple(spans),
+            support=self._support(),
         )
+
+    def _support(self) -> Support | None:
+        """The sets of all tokens, empty where none was recorded; ``None`` if none was at all."""
+        if all(piece.support is None for piece in self._pieces):
+            return None
+        return Support.joined([p.support or Support.empty(len(p.ids)) for p in self._pieces])
 
     def _append(self, piece: _Piece) -> None:
         _check_spans(piece)
