@@ -1,9 +1,9 @@
 """Named probability ratios. Every name says which two policies it divides.
 
 Roles: ``behaviour`` (the engine's record, mu), ``sampled`` (the version that sampled, evaluated by
-the learner), ``old`` (the learner before the batch's first optimiser step) and ``current``. Roles
-are keyword arguments, so that no two can be swapped by position. A role that is missing is missing:
-these functions have no default for it.
+the learner), ``old`` (the learner before the batch's first optimiser step), ``current`` and
+``reference`` (the anchor of a penalty). Roles are keyword arguments, so that no two can be swapped
+by position. A role that is missing is missing: these functions have no default for it.
 
 Every function returns the **log**-ratio, float32 (float64 if a role is), of the roles' shape. Where
 ``mask`` is false it is exactly 0 (ratio 1) whatever the inputs hold, NaN included, and no gradient
@@ -27,6 +27,11 @@ def log_ratio(numerator: Tensor, denominator: Tensor, mask: Tensor) -> Tensor:
     above = torch.where(mask, numerator.to(exact), 0.0)
     below = torch.where(mask, denominator.to(exact), 0.0)
     return above - below
+
+
+def masked(role: Tensor, mask: Tensor) -> Tensor:
+    """``role`` where ``mask``, else exactly 0 and without gradient, whatever it holds there."""
+    return torch.where(mask, role, 0.0)
 
 
 def ratio(log: Tensor) -> Tensor:
@@ -57,6 +62,11 @@ def proximal(*, old: Tensor, behaviour: Tensor, mask: Tensor) -> Tensor:
 def direct(*, current: Tensor, behaviour: Tensor, mask: Tensor) -> Tensor:
     """log pi_current - log mu = update + proximal."""
     return log_ratio(current, behaviour.detach(), mask)
+
+
+def anchored(*, current: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
+    """log pi_current - log pi_reference: the x of every penalty in :mod:`hexad.update.kl`."""
+    return log_ratio(current, reference.detach(), mask)
 
 
 def k3(log: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ def coefficients(index: Index, reduction: Reduction) -> Tensor:
         case "token":
             return weight / weight.sum()
         case "response":
-            return _unit_mean(weight, _pair(index.episode, index.turn))
+            return _unit_mean(weight, pair(index.episode, index.turn))
         case "segment":
             return _unit_mean(weight, index.row)
         case "episode":
@@ -95,7 +95,7 @@ def coefficients(index: Index, reduction: Reduction) -> Tensor:
             return _nested_mean(weight, index.episode, index.group)
 
 
-def _pair(major: Tensor, minor: Tensor) -> Tensor:
+def pair(major: Tensor, minor: Tensor) -> Tensor:
     """One int64 key of two non-negative ones."""
     return major * (minor.max() + 1) + minor
 
