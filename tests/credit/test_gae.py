@@ -20,7 +20,7 @@ def close(values):
     return pytest.approx(values, abs=1e-9)
 
 
-# -- algorithms.md 1.5: tokens [a a | o o o | a], V = .4 .5 . . . .7, reward 1 at the end -----------
+# -- algorithms.md 1.5: tokens [a a | o o o | a], V = .4 .5 . . . .7, reward 1 at the end ---------
 
 SKIP = [0.4, 0.5, NAN, NAN, NAN, 0.7, NAN]
 """Values by token: the prefixes that end before each action, and junk at all others."""
@@ -123,7 +123,7 @@ def test_packed_rows():
     ],
 )
 def test_truncated_tail(row, endings, value, expected):
-    """gamma .9, lambda .95; the digest quotes no inputs: these rewards and values give its numbers."""
+    """gamma .9, lambda .95; the quoted numbers come without inputs; these give them."""
     c = ticking([row], endings, at(1, 0.1), at(2, 1.0))
     advantage, _ = run(c, value, gamma=0.9, policy=0.95)
     assert advantage == close(expected)
