@@ -12,7 +12,7 @@ def squared(log_ratio: Tensor, advantage: Tensor, tau: float) -> Tensor:
     """Kimi k1.5: ``(A - tau x)^2 / (2 tau)``, x the *sum* of an episode's log-ratios.
 
     The gradient is ``-(A - tau x) grad x``, that of ``-A x + (tau / 2) x^2``: mirror descent
-    towards ``old exp(A / tau)``. A is the score less the group's mean, without a deviation. Takes the
+    towards ``old exp(A / tau)``. A is the score less the group's mean. Takes the
     episode's log-ratio at each of its tokens (``combine(..., "sum")``), averaged over the episode.
     Sources: Kimi k1.5, arXiv 2501.12599; K2, arXiv 2507.20534, whose loss is 2 tau times
     this. The papers disclose no tau.
