@@ -23,7 +23,7 @@ from hexad.feedback.judge import Feedback
 from hexad.feedback.mapping import mapping
 from hexad.feedback.registry import evaluation_verifier, verifier
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
+from hexad.learner.assign import Assigner
 from hexad.learner.learner import Learner
 from hexad.policy.load import load_policy
 from hexad.policy.local import LocalEngine
@@ -114,7 +114,7 @@ def step(learner: Learner, episodes: list[Episode], progress: float) -> dict[str
     """Turn admitted episodes into optimiser steps; ``progress`` is the used share of the budget."""
     batch = assemble(episodes)  # facts: tokens packed flat, groups by their carried ids
     scores = learner.score(batch)  # what the learner says of them before its first step
-    credit = assign(batch, learner.recipe.credit)  # one advantage an episode, on its action tokens
+    credit = Assigner(learner.recipe)(batch, scores)  # an advantage for every action token
     return dict(learner.update(batch, scores, credit, progress).scalars)
 
 

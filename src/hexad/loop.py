@@ -33,7 +33,7 @@ from hexad.contract.store import Store
 from hexad.evidence.ledger import Ledger
 from hexad.learner import checkpoint
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
+from hexad.learner.assign import Assigner
 from hexad.learner.batch import Batch, Credit
 from hexad.learner.learner import Learner, UpdateReport
 from hexad.learner.ranks import Ranks
@@ -87,7 +87,9 @@ class Loop:
         self.success: float | None = None
         self.exhausted = False
         self.ended = ""
+        self.assigner = Assigner(parts.recipe)
         parts.registry.register("loop", self)
+        parts.registry.register("credit", self.assigner)
 
     # -- state -------------------------------------------------------------------------------
 
@@ -156,7 +158,7 @@ class Loop:
         batch = assemble(episodes, parts.recipe.feedback.weights)
         with self._timed(version, "score"):
             scores = parts.learner.score(batch)
-        credit = assign(batch, parts.recipe.credit)
+        credit = self.assigner(batch, scores)
         self._judge_groups(version, harvested, batch, credit)
         progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
         with self._timed(version, "update"):

@@ -238,3 +238,21 @@ def test_imitation_may_mix_weights_but_not_templates():
     other = episode(1, provenance=provenance(template="other"))
     found = admit_group([episode(0), other], Needs.for_sft())
     assert [(v.reason, v.where) for v in found] == [(Reason.MIXED_PROVENANCE, "batch: template")]
+
+
+def test_a_turn_that_was_cut_is_its_own_final_state():
+    """Nothing follows a turn without a stop id; a whole turn was answered, and that is missing."""
+    ended = BAD["cut_in_an_action"].episode
+    last = int(ended.segments[-1].ids[-1])
+    demands = replace(STRICT, stop_ids=frozenset({last}))
+    assert reasons(admit(ended, demands)) == [Reason.NO_FINAL_OBSERVATION]
+    assert admit(ended, replace(STRICT, stop_ids=frozenset({last + 1}))) == []
+
+
+def test_a_final_state_beyond_the_positions_of_the_model_is_missing():
+    ended = next(e for e in GOOD.values() if e.ending.truncated)
+    length = len(ended.segments[-1])
+    assert admit(ended, replace(STRICT, positions=length)) == []
+    found = admit(ended, replace(STRICT, positions=length - 1))
+    assert reasons(found) == [Reason.NO_FINAL_OBSERVATION]
+    assert "do not fit" in found[0].detail

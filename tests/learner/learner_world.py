@@ -15,7 +15,8 @@ from hexad.contract.segment import Segment
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict, VerdictStatus
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
+from hexad.learner.assign import Assigner
+from hexad.learner.batch import Scores
 from hexad.learner.learner import Learner
 from hexad.recipe.axes import Recipe
 
@@ -133,6 +134,11 @@ def recipe(**sections):
     return Recipe.model_validate(base)
 
 
+def assign(batch, settings, scores=None):
+    """Credit of ``batch`` by the recipe ``settings``."""
+    return Assigner(settings)(batch, scores or Scores())
+
+
 def parameters(learner: Learner):
     return torch.cat([p.detach().reshape(-1) for p in learner.root.parameters()])
 
@@ -145,5 +151,5 @@ def train(episodes, settings, batches=1, change=None):
         if change is not None:
             batch = change(batch)
         scores = learner.score(batch)
-        report = learner.update(batch, scores, assign(batch, settings.credit), 0.0)
+        report = learner.update(batch, scores, assign(batch, settings), 0.0)
     return learner, report

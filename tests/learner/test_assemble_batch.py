@@ -2,12 +2,12 @@ import math
 
 import pytest
 import torch
-from learner_world import episode, recipe, segment
+from learner_world import assign, episode, recipe, segment
 
 from hexad.contract.ending import EndingKind
 from hexad.contract.faults import ContractViolation
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import ESTIMATORS, assign, episode_advantage
+from hexad.learner.assign import CLOCKED, EPISODIC
 from hexad.recipe.axes import CreditSpec
 
 ROW = segment([5, 6, 7, 8], [0, 1, 0, 1], [-0.5, -0.25], [0, 0, 0, 1], version=3)
@@ -58,10 +58,9 @@ def test_advantages_reach_action_tokens_of_scored_episodes_only():
         episode("d", [ROW], reward=None),
     ]
     batch = assemble(episodes)
-    spec = CreditSpec(estimator="dr_grpo")
-    assert episode_advantage(batch, spec).tolist() == [0.5, -0.5, 0.0, 0.0]
-    expected = [0, 0.5, 0, 0.5] * 2 + [0, -0.5, 0, -0.5] + [0.0] * 8
-    assert assign(batch, spec).advantage.tolist() == expected
+    found = assign(batch, recipe(credit={"estimator": "dr_grpo"}))
+    assert found.advantage.tolist() == [0, 0.5, 0, 0.5] * 2 + [0, -0.5, 0, -0.5] + [0.0] * 8
+    assert found.counted.tolist() == [True, True, False, False]
 
 
 def test_groups_come_from_ids_not_from_order():
@@ -69,7 +68,7 @@ def test_groups_come_from_ids_not_from_order():
     rewards = zip("ABAB", (0.0, 1.0, 0.0, 1.0), strict=True)
     episodes = [episode(str(i), [ROW], reward=r, group=g) for i, (g, r) in enumerate(rewards)]
     batch = assemble(episodes)
-    assert episode_advantage(batch, CreditSpec(estimator="rloo")).tolist() == [0, 0, 0, 0]
+    assert set(assign(batch, recipe(credit={"estimator": "rloo"})).advantage.tolist()) == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -87,10 +86,11 @@ def test_groups_come_from_ids_not_from_order():
 )
 def test_the_estimator_is_chosen_by_data(spec, expected):
     batch = assemble([episode(str(i), [ROW], reward=r) for i, r in enumerate((1.0, 0.0, 0.0))])
-    found = episode_advantage(batch, recipe(credit=spec).credit)
+    found = assign(batch, recipe(credit=spec)).advantage[batch.offsets[:-1] + 1]
     assert found.tolist() == pytest.approx(expected)
 
 
 def test_every_estimator_of_the_recipe_has_a_function():
     names = CreditSpec.model_fields["estimator"].annotation.__args__
-    assert set(names) == set(ESTIMATORS)
+    assert set(names) == set(EPISODIC) | set(CLOCKED)
+    assert not set(EPISODIC) & set(CLOCKED)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from learner_world import episode, random_segment, recipe
+from learner_world import assign, episode, random_segment, recipe
 
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
 from hexad.learner.learner import Learner
 from hexad.policy.load import load_policy
 from hexad.policy.transforms import distribution
@@ -42,7 +41,7 @@ def test_old_is_the_samplers_transform_of_the_models_logits():
 def test_reward_goes_up_where_it_was_paid(dtype):
     learner = Learner(load_policy("builtin:tiny", seed=0, dtype=dtype), SETTINGS)
     facts = batch()
-    credit = assign(facts, SETTINGS.credit)
+    credit = assign(facts, SETTINGS)
     before = learner.score(facts).old.logprob
     for _ in range(3):
         learner.update(facts, learner.score(facts), credit, 0.0)

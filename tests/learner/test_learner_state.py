@@ -1,9 +1,8 @@
 import pytest
 import torch
-from learner_world import parameters, random_episodes, recipe, tiny
+from learner_world import assign, parameters, random_episodes, recipe, tiny
 
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
 from hexad.learner.learner import Learner
 from hexad.learner.registry import Registry
 
@@ -14,7 +13,7 @@ def run(learner, batches):
     reports = []
     for number in batches:
         batch = assemble(random_episodes(number))
-        credit = assign(batch, SETTINGS.credit)
+        credit = assign(batch, SETTINGS)
         reports.append(learner.update(batch, learner.score(batch), credit, number / 10))
     return reports
 

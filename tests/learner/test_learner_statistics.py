@@ -1,9 +1,8 @@
 import pytest
-from learner_world import episode, random_episodes, recipe, segment, train
+from learner_world import assign, episode, random_episodes, recipe, segment, train
 
 from hexad.contract.ending import EndingKind
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
 
 
 def test_statistics_do_not_depend_on_the_split():
@@ -47,6 +46,6 @@ def test_clip_shares_are_by_side_and_sign():
     assert all(0 <= t.low and t.high <= 1 for t in shares.values())
     assert shares["clip/above_positive"].sum > 0 and shares["clip/below_negative"].sum > 0
     batch = assemble(random_episodes(22))
-    advantage = assign(batch, recipe().credit).advantage
+    advantage = assign(batch, recipe()).advantage
     assert shares["clip/above_positive"].count == 4 * int((advantage > 0).sum())
     assert shares["clip/above_negative"].count == 4 * int((advantage < 0).sum())

@@ -1,10 +1,12 @@
 import dataclasses
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from learner_world import (
+    assign,
     episode,
     parameters,
     random_episodes,
@@ -18,8 +20,7 @@ from learner_world import (
 from hexad.contract.ending import EndingKind
 from hexad.contract.faults import ContractViolation, UserError
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
-from hexad.learner.batch import Credit, Scores
+from hexad.learner.batch import Scores
 from hexad.learner.learner import Learner
 from hexad.learner.report import NonFiniteUpdate
 
@@ -78,7 +79,7 @@ def test_the_step_is_the_gradient_of_the_written_objective():
             terms += [logs[t - 1, int(s.ids[t])] for t in np.flatnonzero(s.action)]
         loss = loss - score * sum(terms) / len(terms) / len(episodes)
     loss.backward()
-    learner.update(batch, learner.score(batch), assign(batch, settings.credit), 0.0)
+    learner.update(batch, learner.score(batch), assign(batch, settings), 0.0)
     expected = [p.grad for p in model.parameters()]
     for found, wanted in zip(learner.stepper.gradients(), expected, strict=True):
         assert torch.allclose(found, wanted, atol=1e-10)
@@ -153,8 +154,8 @@ def test_credit_behind_the_mask_is_inert():
     made = []
     for junk in (0.0, torch.nan, 1e9):
         learner = Learner(tiny(), settings)
-        advantage = assign(batch, settings.credit).advantage
-        credit = Credit(torch.where(batch.action, advantage, junk))
+        credit = assign(batch, settings)
+        credit = replace(credit, advantage=torch.where(batch.action, credit.advantage, junk))
         report = learner.update(batch, learner.score(batch), credit, 0.0)
         assert report.skipped_rows == 8
         made.append(learner)
@@ -218,7 +219,7 @@ def test_a_single_step_needs_no_scoring_pass_and_gives_the_same_result():
     assert other.score(batch) == Scores()
     two_pass = Learner(tiny(), recipe(update={"epochs": 2}))
     scores = two_pass.score(batch)
-    second = other.update(batch, scores, assign(batch, settings.credit), 0.0)
+    second = other.update(batch, scores, assign(batch, settings), 0.0)
     same(learner, other, 1e-12)
     for name in ("entropy", "log_ratio/engine", "mismatch/engine"):
         assert report.tallies[name].count == second.tallies[name].count
@@ -255,7 +256,7 @@ def test_sampled_is_missing_where_another_version_sampled():
     batch = assemble(episodes)
     scores = learner.score(batch)
     assert scores.sampled is None and scores.old.version == 1
-    report = learner.update(batch, scores, assign(batch, settings.credit), 0.0)
+    report = learner.update(batch, scores, assign(batch, settings), 0.0)
     assert "log_ratio/engine" not in report.tallies
     assert set(report.roles) == {"old"}
 
@@ -269,7 +270,7 @@ def test_tokens_of_other_versions_are_in_no_engine_ratio():
     learner = Learner(tiny(), settings)
     scores = learner.score(batch)
     assert scores.sampled.logprob.isfinite().tolist() == [False, True, False, True] * 2
-    report = learner.update(batch, scores, assign(batch, settings.credit), 0.0)
+    report = learner.update(batch, scores, assign(batch, settings), 0.0)
     assert report.tallies["log_ratio/engine"].count == 4
     _, single = train(list(batch.episodes), recipe(), change=lambda b: batch)
     assert single.tallies["log_ratio/engine"].count == 4
@@ -302,7 +303,7 @@ def test_roles_name_who_played_them():
     digest = learner.lineage
     batch = assemble(episodes)
     scores = learner.score(batch)
-    report = learner.update(batch, scores, assign(batch, settings.credit), 0.0)
+    report = learner.update(batch, scores, assign(batch, settings), 0.0)
     assert report.roles == {"behaviour": "0:abc", "old": f"0:{digest}", "sampled": f"0:{digest}"}
     assert learner.version == 1 and learner.lineage != digest
     assert learner.lineage == learner.policy.lineage()
@@ -312,14 +313,14 @@ def test_a_missing_old_is_refused():
     settings = recipe(update={"epochs": 2})
     batch = assemble(random_episodes(1))
     with pytest.raises(ContractViolation, match="`old` is missing"):
-        Learner(tiny(), settings).update(batch, Scores(), assign(batch, settings.credit), 0.0)
+        Learner(tiny(), settings).update(batch, Scores(), assign(batch, settings), 0.0)
 
 
 def test_no_unit_left_is_refused():
     settings = recipe()
     batch = assemble([episode("a", [segment([1, 2], [0, 1])], reward=None)])
     with pytest.raises(ContractViolation, match="denominator"):
-        Learner(tiny(), settings).update(batch, Scores(), assign(batch, settings.credit), 0.0)
+        Learner(tiny(), settings).update(batch, Scores(), assign(batch, settings), 0.0)
 
 
 def test_target_kl_ends_the_batch_before_the_step_that_breaks_it():
@@ -344,7 +345,7 @@ def test_a_step_on_nan_is_never_made(weight):
     learner = Learner(tiny(), recipe(update={"epochs": 2}))
     batch = assemble(random_episodes(19))
     scores = learner.score(batch)
-    credit = assign(batch, learner.recipe.credit)
+    credit = assign(batch, learner.recipe)
     with torch.no_grad():
         next(learner.root.model.model.layers[1].parameters())[0, 0] = weight
     before = parameters(learner).clone()
@@ -367,14 +368,14 @@ def test_weights_change_only_under_the_writers_lease():
     learner.lease = Lease()
     batch = assemble(random_episodes(20))
     start = parameters(learner).clone()
-    credit = assign(batch, learner.recipe.credit)
+    credit = assign(batch, learner.recipe)
     learner.update(batch, learner.score(batch), credit, 0.0)
     assert seen == [True, True]
     assert not torch.equal(start, parameters(learner))
 
 
 def test_a_distribution_that_cannot_be_replayed_is_refused():
-    for sampling in ({"temperature": 0.0}, {"top_p": 0.9}, {"top_k": 5}):
+    for sampling in ({"temperature": 0.0}, {"top_p": 0.0}, {"top_k": 1}):
         with pytest.raises(UserError, match=r"policy\.sampling"):
             Learner(tiny(), recipe(policy={"sampling": sampling}))
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from learner_world import parameters, random_episodes, recipe, tiny
+from learner_world import assign, parameters, random_episodes, recipe, tiny
 
 from hexad.learner.assemble import assemble
-from hexad.learner.assign import assign
 from hexad.learner.learner import Learner
 from hexad.learner.ranks import Gloo, Single
 
@@ -34,7 +33,7 @@ def train(ranks, name):
     learner = Learner(tiny(), settings, ranks)
     for number in range(2):
         batch = assemble(random_episodes(number))
-        credit = assign(batch, settings.credit)
+        credit = assign(batch, settings)
         report = learner.update(batch, learner.score(batch), credit, 0.0)
     return learner, report
 

@@ -83,6 +83,7 @@ CASES = [
     ("grpo", ["credit.omega=1.0"], "credit.omega"),
     ("reinforce", ["credit.baseline=prompt_mean"], "credit.window"),
     ("reinforce", ["credit.window=8"], "credit.window"),
+    ("reinforce", ["credit.baseline=beta"], "credit.tracker"),
     ("reinforce", ["credit.whiten=group", "data.group_size=1"], "credit.whiten"),
     ("reinforce_pp", ["credit.whiten=null"], "credit.whiten"),
     ("impala", ["credit.rho_bar=0.5"], "credit.c_bar"),

@@ -10,7 +10,7 @@ from hexad.contract.episode import Episode
 from hexad.contract.needs import Needs
 from hexad.contract.reasons import Reason, Violation
 from hexad.contract.reward import Owner, OwnerKind
-from hexad.contract.segment import ACTION_SPANS
+from hexad.contract.segment import ACTION_SPANS, Segment
 
 _CENSORED = {
     EndingKind.ENVIRONMENT_ERROR: Reason.ENVIRONMENT_FAULT,
@@ -74,14 +74,25 @@ def _segment_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
             yield Violation(Reason.UNREPLAYABLE_SEGMENT, f"{at}.parent", detail)
         elif index > 0 and (parent is None or not segment.origin):
             yield Violation(Reason.UNREPLAYABLE_SEGMENT, at, "no parent or no origin")
-    if needs.final_observation and episode.ending.truncated and _ends_in_action(episode):
+    if needs.final_observation and episode.ending.truncated:
+        yield from _final_state(episode, needs)
+
+
+def _final_state(episode: Episode, needs: Needs) -> Iterator[Violation]:
+    last = episode.segments[-1] if episode.segments else None
+    if last is None or not len(last) or _unanswered(last, needs):
         detail = "the last segment does not end in an observation"
+        yield Violation(Reason.NO_FINAL_OBSERVATION, "segments", detail)
+    elif needs.positions is not None and len(last) > needs.positions:
+        detail = f"its {len(last)} tokens do not fit the {needs.positions} positions of the model"
         yield Violation(Reason.NO_FINAL_OBSERVATION, "segments", detail)
 
 
-def _ends_in_action(episode: Episode) -> bool:
-    last = episode.segments[-1].spans if episode.segments else ()
-    return not last or last[-1].kind in ACTION_SPANS
+def _unanswered(last: Segment, needs: Needs) -> bool:
+    """Whether the segment ends in a whole turn: what the environment said to it is missing."""
+    if last.spans and last.spans[-1].kind not in ACTION_SPANS:
+        return False
+    return not needs.stop_ids or int(last.ids[-1]) in needs.stop_ids
 
 
 def _provenance_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:

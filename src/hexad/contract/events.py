@@ -76,6 +76,40 @@ class BatchTrained(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CriticSlice:
+    """Clock steps that have a *realised* return: tallies of value, return, and value - return."""
+
+    value: Tally = field(default_factory=Tally)
+    realised: Tally = field(default_factory=Tally)
+    error: Tally = field(default_factory=Tally)
+
+    def __add__(self, other: CriticSlice) -> CriticSlice:
+        return CriticSlice(
+            self.value + other.value, self.realised + other.realised, self.error + other.error
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CriticJudged(Event):
+    """What a batch said of the critic, by values from before any update on that batch.
+
+    ``slices`` by name: ``all``, ``first`` (the first decision of each episode), and families such
+    as ``horizon 5-8``, ``ending terminal``, ``version 12``, ``value 0.3``. ``bootstrapped`` and
+    ``missing`` count truncated episodes whose value at the cut was used, or was not stored; ``cut``
+    tallies these values. ``batches`` and ``steps`` count the critic's own updates and optimiser
+    steps before this batch; ``behind`` the policy's optimiser steps since its last update.
+    """
+
+    slices: Mapping[str, CriticSlice]
+    bootstrapped: int
+    missing: int
+    cut: Tally
+    batches: int
+    steps: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
 class Published(Event):
     """The engine has loaded the weights of ``version``, whose lineage digest is ``digest``."""
 

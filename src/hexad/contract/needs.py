@@ -14,7 +14,9 @@ class Needs:
 
     ``logprob``: behaviour log-probs and versions on every action token (a ratio or lag is used).
     ``reward``: a scored verdict with at least one reward component.
-    ``final_observation``: truncated episodes bootstrap, so they must store what came last.
+    ``final_observation``: truncated episodes bootstrap, so they must store what came last, within
+    the ``positions`` of the model. A turn that was cut before one of the ``stop_ids`` was answered
+    by nothing: there the state is what was sampled.
     ``max_lag``: largest ``learner_version`` minus the oldest version of a trained token; ``None``
     for no limit. ``lineage``: policy version -> digest of the weights that this learner had then;
     ``None`` skips the test. ``expected``: provenance part -> digest that the learner works with;
@@ -26,6 +28,8 @@ class Needs:
     logprob: bool = True
     reward: bool = True
     final_observation: bool = False
+    stop_ids: frozenset[int] = frozenset()
+    positions: int | None = None
     max_lag: int | None = None
     learner_version: int = 0
     lineage: Mapping[int, str] | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from hexad.contract.events import (
     BatchTrained,
+    CriticJudged,
     EpisodeDone,
     EpisodeRefused,
     Event,
@@ -19,6 +20,7 @@ from hexad.contract.events import (
 )
 from hexad.evidence import journal
 from hexad.evidence.books import Books
+from hexad.evidence.critic import CriticBooks
 from hexad.evidence.funnel import Funnel
 from hexad.evidence.window import Window, tally_json
 from hexad.recipe.axes import BudgetSpec
@@ -46,12 +48,14 @@ class Ledger:
         self.groups: dict[str, dict[str, int]] = {}
         self.auxiliary: dict[str, dict[str, int]] = {}
         self.killed = {"episodes": 0, "sampled_tokens": 0}
+        self.critic = CriticBooks()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             TasksDrawn: self._drawn,
             EpisodeDone: self._done,
             EpisodeRefused: self._refused,
             GroupJudged: self._judged,
             BatchTrained: self._trained,
+            CriticJudged: self._criticised,
             Timed: self._timed,
             WorkLost: self._lost,
         }
@@ -98,10 +102,11 @@ class Ledger:
         """
         self.books.balance()
         row = {"step": version, **self.window.row()}
+        row |= self.critic.metrics()
         row |= {f"budget/{key}": self.used[key] for key in COUNTED}
         journal.append(self.logs[0], row)
         journal.append(self.logs[1], {"step": version, **self.row()})
-        self.window = Window()
+        self.window, self.critic = Window(), CriticBooks()
         return row
 
     def row(self) -> dict[str, Any]:
@@ -116,6 +121,7 @@ class Ledger:
             "killed": self.killed,
             "roles": self.window.roles,
             "histograms": {key: tally_json(tally) for key, tally in tallies},
+            **({"critic": critic} if (critic := self.critic.row()) else {}),
             "time": {**self.seconds, "train": self.train_seconds},
         }
 
@@ -132,6 +138,7 @@ class Ledger:
             "groups": {key: dict(value) for key, value in self.groups.items()},
             "auxiliary": {key: dict(value) for key, value in self.auxiliary.items()},
             "killed": dict(self.killed),
+            "critic": self.critic.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -143,6 +150,7 @@ class Ledger:
         self.groups = {key: dict(value) for key, value in state["groups"].items()}
         self.auxiliary = {key: dict(value) for key, value in state["auxiliary"].items()}
         self.killed = dict(state["killed"])
+        self.critic = CriticBooks.restored(state["critic"])
 
     # -- events ------------------------------------------------------------------------------
 
@@ -188,6 +196,9 @@ class Ledger:
         self.used["train_tokens"] += event.train_tokens
         self.used["loss_tokens"] += event.loss_tokens
         self.window.trained(event)
+
+    def _criticised(self, event: CriticJudged) -> None:
+        self.critic.add(event)
 
     def _timed(self, event: Timed) -> None:
         self.seconds[event.phase] += event.seconds  # type: ignore[assignment]

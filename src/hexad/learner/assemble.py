@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from hexad.contract.episode import Episode
 from hexad.contract.faults import ContractViolation
 from hexad.contract.segment import Segment
+from hexad.contract.support import Support
 from hexad.learner.batch import Batch
 
 
@@ -30,6 +32,7 @@ def assemble(episodes: Sequence[Episode], weights: Mapping[str, float] | None = 
     groups: dict[str, int] = {}
     group = [groups.setdefault(e.group_id, len(groups)) for e in episodes]
     scored = [e.scored for e in episodes]
+    support = _support(segments)
     return Batch(
         ids=_flat(segments, "ids", np.int64),
         action=_flat(segments, "action", np.bool_),
@@ -40,16 +43,36 @@ def assemble(episodes: Sequence[Episode], weights: Mapping[str, float] | None = 
         offsets=torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)),
         row_episode=torch.tensor([number for number, _ in rows], dtype=torch.int64),
         episode_group=torch.tensor(group, dtype=torch.int64),
+        span=torch.from_numpy(np.concatenate([_spans(segment) for segment in segments])),
+        terminated=torch.tensor([e.ending.terminated for e in episodes], dtype=torch.bool),
+        truncated=torch.tensor([e.ending.truncated for e in episodes], dtype=torch.bool),
+        faulted=torch.tensor([e.faulted for e in episodes], dtype=torch.bool),
         scored=torch.tensor(scored, dtype=torch.bool),
         score=torch.tensor([_score(e, weights or {}) for e in episodes], dtype=torch.float64),
         success=torch.tensor([_success(e) for e in episodes], dtype=torch.bool),
         episodes=tuple(episodes),
+        support_ids=None if support is None else torch.tensor(support.ids),
+        support_edges=None if support is None else torch.tensor(support.offsets),
     )
 
 
 def _flat(segments: Sequence[Segment], name: str, dtype: type[np.generic]) -> torch.Tensor:
     parts = [getattr(segment, name) for segment in segments]
     return torch.from_numpy(np.concatenate(parts).astype(dtype))
+
+
+def _spans(segment: Segment) -> npt.NDArray[np.int64]:
+    """The number of each token's span."""
+    lengths = [span.end - span.start for span in segment.spans]
+    numbers = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    return numbers if len(numbers) == len(segment) else np.zeros(len(segment), np.int64)
+
+
+def _support(segments: Sequence[Segment]) -> Support | None:
+    """The sets of all tokens; ``None`` if no segment has any."""
+    if all(segment.support is None for segment in segments):
+        return None
+    return Support.joined([s.support or Support.empty(len(s)) for s in segments])
 
 
 def _score(episode: Episode, weights: Mapping[str, float]) -> float:

@@ -1,18 +1,32 @@
-"""Credit of a batch: which estimator, by name, and its broadcast to action tokens."""
+"""Credit assignment: which decisions a batch's rewards came from, by the recipe's estimator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from hexad.contract.faults import ContractViolation
+from hexad.credit import baselines
+from hexad.credit.clock import Clock, Tokens, clock
+from hexad.credit.gae import adaptive, gae
 from hexad.credit.group_relative import dr_grpo, grpo, reinforce, rloo, usable
-from hexad.learner.batch import Batch, Credit
-from hexad.recipe.axes import CreditSpec
+from hexad.credit.reward_to_go import reward_to_go
+from hexad.credit.values import Estimate
+from hexad.credit.vtrace import vtrace
+from hexad.credit.whiten import whiten
+from hexad.learner.baselines import Memory, memory
+from hexad.learner.batch import Batch, Credit, Scores
+from hexad.learner.rewards import rewards_of
+from hexad.recipe.axes import CreditSpec, Recipe
+from hexad.recipe.legal import ESTIMATORS as RULES
+from hexad.update import ratio
 
-Estimator = Callable[[Tensor, Tensor, Tensor], Tensor]
+Episodic = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(score [E], scored [E], group [E]) -> advantage [E]``."""
 
 
@@ -20,32 +34,172 @@ def _none(score: Tensor, scored: Tensor, group: Tensor) -> Tensor:
     return torch.zeros_like(score)
 
 
-def _reinforce(spec: CreditSpec) -> Estimator:
+def _reinforce(spec: CreditSpec) -> Episodic:
     return partial(reinforce, baseline="batch" if spec.baseline == "batch" else "none")
 
 
-def _grpo(spec: CreditSpec) -> Estimator:
+def _grpo(spec: CreditSpec) -> Episodic:
     threshold = 1e-6 if spec.threshold is None else spec.threshold
     return partial(grpo, std=spec.std or "population", threshold=threshold)
 
 
-ESTIMATORS: dict[str, Callable[[CreditSpec], Estimator]] = {
+EPISODIC: dict[str, Callable[[CreditSpec], Episodic]] = {
     "none": lambda spec: _none,
     "reinforce": _reinforce,
     "rloo": lambda spec: rloo,
     "grpo": _grpo,
     "dr_grpo": lambda spec: dr_grpo,
 }
-"""Estimator name of the recipe -> the function with its options bound."""
+"""Estimators of one number an episode: name -> the function with its options bound."""
 
 
-def episode_advantage(batch: Batch, spec: CreditSpec) -> Tensor:
-    """float64 [E]: one advantage an episode; 0 where it has no usable score."""
-    return ESTIMATORS[spec.estimator](spec)(batch.score, batch.scored, batch.episode_group)
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an estimator on the clock is asked: facts, values, and what was said of them."""
+
+    batch: Batch
+    scores: Scores
+    clock: Clock
+    spec: CreditSpec
 
 
-def assign(batch: Batch, spec: CreditSpec) -> Credit:
-    """Give every action token of an episode that episode's advantage; 0 everywhere else."""
-    advantage = episode_advantage(batch, spec)
-    inside = batch.action & usable(batch.score, batch.scored)[batch.token_episode]
-    return Credit(torch.where(inside, advantage[batch.token_episode], 0.0))
+def _gae(asked: Question) -> Estimate:
+    spec, steps = asked.spec, asked.clock
+    assert asked.scores.value is not None
+    policy: float | Tensor | None = spec.lambda_policy
+    if spec.alpha is not None:
+        policy = adaptive(steps, alpha=spec.alpha)
+    assert policy is not None and spec.lambda_critic is not None
+    value = asked.scores.value.value
+    return gae(steps, value, gamma=spec.gamma, policy=policy, critic=spec.lambda_critic)
+
+
+def _vtrace(asked: Question) -> Estimate:
+    spec, steps, scores = asked.spec, asked.clock, asked.scores
+    assert scores.value is not None and scores.old is not None
+    assert spec.lambda_policy is not None and spec.rho_bar is not None and spec.c_bar is not None
+    log = ratio.proximal(
+        old=scores.old.logprob, behaviour=asked.batch.behaviour, mask=steps.step >= 0
+    )
+    return vtrace(
+        steps,
+        scores.value.value,
+        steps.sum(log),
+        gamma=spec.gamma,
+        lam=spec.lambda_policy,
+        bars=(spec.rho_bar, spec.c_bar),
+    )
+
+
+def _to_go(asked: Question) -> Estimate:
+    returns = reward_to_go(asked.clock, gamma=asked.spec.gamma)
+    return Estimate(returns, returns)
+
+
+CLOCKED: dict[str, Callable[[Question], Estimate]] = {
+    "gae": _gae,
+    "vtrace": _vtrace,
+    "reinforce_pp": _to_go,
+}
+"""Estimators on the clock: name -> the function."""
+
+
+class Assigner:
+    """Gives every action token of a batch its advantage, and every clock step its critic target.
+
+    A truncated episode that ``credit.truncation: mask`` leaves out of the loss is still compared
+    with. Part of the state registry: a baseline may remember tasks.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe, self.spec = recipe, recipe.credit
+        self.rule = RULES[self.spec.estimator]
+        self.memory: Memory | None = memory(self.spec)
+
+    def wanted(self, batch: Batch) -> Tensor | None:
+        """bool [T]: tokens whose prefix needs a value; ``None`` without a critic."""
+        if not self.rule.critic:
+            return None
+        steps = self._clock(batch, None)
+        wanted = torch.zeros_like(batch.action)
+        wanted[steps.decision] = True
+        wanted[steps.successor[steps.successor >= 0]] = True
+        return wanted
+
+    def __call__(
+        self, batch: Batch, scores: Scores, penalty: Tensor | None = None, *, pretrain: bool = False
+    ) -> Credit:
+        """Credit of ``batch``. ``penalty`` float64 [T] is taken off each action's reward (KL).
+
+        With ``pretrain`` the targets are Monte Carlo returns. Raises ``ContractViolation`` when the
+        estimator reads what was not scored.
+        """
+        if self.rule.critic and scores.value is None:
+            raise ContractViolation(f"estimator {self.spec.estimator}: the batch has no values")
+        counted = self._counted(batch)
+        on_clock = not self.rule.episode or self.spec.whiten is not None
+        steps = self._clock(batch, penalty) if on_clock else None
+        target = None
+        if self.rule.episode:
+            advantage = self._spread(batch, self._episodic(batch, scores, penalty), counted)
+        else:
+            assert steps is not None
+            spec = self.spec.model_copy(update={"lambda_critic": 1.0} if pretrain else {})
+            found = CLOCKED[spec.estimator](Question(batch, scores, steps, spec))
+            advantage = steps.spread(found.advantage)
+            if self.rule.critic:
+                target = torch.full((len(batch.ids),), torch.nan, dtype=torch.float64)
+                target[steps.first] = found.target
+        if self.spec.whiten is not None and steps is not None:
+            advantage = self._whitened(batch, steps, advantage)
+        return Credit(advantage, counted, target, steps)
+
+    def state(self) -> dict[str, Any]:
+        """What the baseline remembers."""
+        return self.memory.state() if self.memory is not None else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue exactly where :meth:`state` was taken."""
+        if self.memory is not None:
+            self.memory.restore(state)
+
+    def _episodic(self, batch: Batch, scores: Scores, penalty: Tensor | None) -> Tensor:
+        score = batch.score
+        if penalty is not None:
+            taken = torch.where(batch.action, penalty, 0.0)
+            score = score - torch.zeros_like(score).index_add(0, batch.token_episode, taken)
+        if self.memory is not None:
+            return baselines.advantage(score, batch.scored, self.memory.read(batch, scores))
+        return EPISODIC[self.spec.estimator](self.spec)(score, batch.scored, batch.episode_group)
+
+    def _counted(self, batch: Batch) -> Tensor:
+        """bool [E]: in the loss and its denominators."""
+        if self.spec.estimator == "none":
+            return ~batch.faulted
+        counted = usable(batch.score, batch.scored)
+        return counted & ~batch.truncated if self.spec.truncation == "mask" else counted
+
+    def _spread(self, batch: Batch, advantage: Tensor, counted: Tensor) -> Tensor:
+        inside = batch.action & counted[batch.token_episode]
+        return torch.where(inside, advantage[batch.token_episode], 0.0)
+
+    def _whitened(self, batch: Batch, steps: Clock, advantage: Tensor) -> Tensor:
+        index = batch.episode_group if self.spec.whiten == "group" else None
+        assert self.spec.whiten is not None
+        values = advantage[steps.first]
+        return steps.spread(whiten(steps, values, scope=self.spec.whiten, index=index))
+
+    def _clock(self, batch: Batch, penalty: Tensor | None) -> Clock:
+        tokens = Tokens(
+            action=batch.action,
+            turn=batch.turn,
+            offsets=batch.offsets,
+            row_episode=batch.row_episode,
+            terminated=batch.terminated,
+            truncated=batch.truncated,
+            span=batch.span if self.spec.clock == "span" else None,
+            final=torch.ones_like(batch.truncated),  # admission refuses what has no final state
+        )
+        rewards = rewards_of(batch, self.recipe.feedback.weights)
+        steps = clock(tokens, rewards, kind=self.spec.clock, used=self._counted(batch))
+        return steps if penalty is None else steps.rewarded(steps.reward - steps.sum(penalty))

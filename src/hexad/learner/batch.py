@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from hexad.contract.episode import Episode
+from hexad.credit.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,9 +23,16 @@ class Batch:
     offsets        int64 [R + 1]
     row_episode    int64 [R]   row -> episode index
     episode_group  int64 [E]   episode -> group index
+    span           int64 [T]   number of the token's span inside its row
+    terminated     bool  [E]   the environment's rule ended it: no value after the end
+    truncated      bool  [E]   the trainer cut it: never both; neither where it faulted
+    faulted        bool  [E]   ended in a fault: no reward, no loss
     scored         bool  [E]   judged, and not faulted
     score          float64 [E] sum of the mapped raw components; NaN where not scored
     success        bool  [E]   verdict is correct
+    support_ids    int32 [S]   the set of every token, one after the other; ``None`` where sampling
+                               never cut the vocabulary
+    support_edges  int64 [T + 1] where each token's set begins; it is empty off actions
 
     Padding does not exist here. ``episodes`` keeps the source objects in row order.
     """
@@ -38,10 +46,26 @@ class Batch:
     offsets: torch.Tensor
     row_episode: torch.Tensor
     episode_group: torch.Tensor
+    span: torch.Tensor
+    terminated: torch.Tensor
+    truncated: torch.Tensor
+    faulted: torch.Tensor
     scored: torch.Tensor
     score: torch.Tensor
     success: torch.Tensor
     episodes: tuple[Episode, ...]
+    support_ids: torch.Tensor | None = None
+    support_edges: torch.Tensor | None = None
+
+    @property
+    def forced(self) -> torch.Tensor:
+        """bool [T]: drawn from a set of one, so no decision: out of policy statistics.
+
+        Its log-prob is 0 and its gradient exactly zero; it stays in the denominators.
+        """
+        if self.support_edges is None:
+            return torch.zeros_like(self.action)
+        return self.support_edges.diff() == 1
 
     @property
     def token_row(self) -> torch.Tensor:
@@ -97,6 +121,16 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """``advantage`` float64 [T], detached; 0 off actions and on tokens of unscored episodes."""
+    """What the rewards say of each decision; all detached.
+
+    advantage  float64 [T]  0 off actions and on tokens of episodes that do not count
+    counted    bool    [E]  in the loss and its denominators: scored, and not masked
+    target     float64 [T]  on the first token of every clock step: what the value of the prefix
+                            before it should be; NaN elsewhere. ``None`` without a critic
+    clock                   the steps, where the estimator runs on them
+    """
 
     advantage: torch.Tensor
+    counted: torch.Tensor
+    target: torch.Tensor | None = None
+    clock: Clock | None = None

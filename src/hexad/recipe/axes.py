@@ -170,6 +170,19 @@ class ActionSpec(Axis):
     """Denominator ``fixed``: the declared number of tokens that one episode is divided by."""
 
 
+class TrackerSpec(Axis):
+    """A Beta tracker of each task's success, which forgets as the policy moves (SPO)."""
+
+    low: float = Field(ge=0, lt=1)
+    """Smallest share of the old counts that is kept; reimplementations say .875 or .5."""
+    high: float = Field(ge=0, le=1)
+    """Largest share; both say .96."""
+    half_life: float = Field(gt=0)
+    """Change of a task's mean log-prob that halves the counts; both say .06."""
+    initial: Fraction = 0.5
+    """Value of a task that was never seen."""
+
+
 class CreditSpec(Axis):
     """Axis 4: how reward reaches actions."""
 
@@ -182,6 +195,8 @@ class CreditSpec(Axis):
     task's last scores; ``beta``: a discounted Beta tracker of the task's success."""
     window: Positive | None = None
     """Baseline ``prompt_mean``: how many scores of a task are remembered."""
+    tracker: TrackerSpec | None = None
+    """Baseline ``beta``: how fast it forgets."""
     std: Literal["population", "sample"] | None = None
     """Estimators ``grpo`` and ``gigpo``: which standard deviation divides; ``null`` in ``gigpo``
     divides by none."""

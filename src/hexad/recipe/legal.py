@@ -64,7 +64,9 @@ SURROGATES: dict[str, SurrogateRule] = {
 _TRACES = ("lambda_policy",)
 ESTIMATORS: dict[str, EstimatorRule] = {
     "none": EstimatorRule(),
-    "reinforce": EstimatorRule(required=("baseline",), optional=("window", "truncation", "whiten")),
+    "reinforce": EstimatorRule(
+        required=("baseline",), optional=("window", "tracker", "truncation", "whiten")
+    ),
     "rloo": EstimatorRule(optional=("truncation", "whiten"), group=2),
     "grpo": EstimatorRule(
         required=("std", "threshold"), optional=("truncation", "whiten"), group=2
@@ -101,6 +103,7 @@ SURROGATE_KEYS = ("clip_low", "clip_high", "dual", "tau", "tau_negative")
 ESTIMATOR_KEYS = (
     "baseline",
     "window",
+    "tracker",
     "std",
     "threshold",
     "omega",

@@ -57,6 +57,10 @@ def companions(recipe: Recipe) -> Iterator[Problem]:
     if (credit.baseline == "prompt_mean") != (credit.window is not None):
         reason = "baseline prompt_mean remembers the last `window` scores of a task, no other does"
         yield Problem("credit.window", reason, "set both, or neither")
+    if (credit.baseline == "beta") != (credit.tracker is not None):
+        reason = "baseline beta forgets as its tracker says, no other does"
+        fix = "set both, for example tracker: {low: 0.875, high: 0.96, half_life: 0.06}, or neither"
+        yield Problem("credit.tracker", reason, fix)
     if credit.estimator == "gigpo" and (credit.std is None) != (credit.threshold is None):
         reason = "a standard deviation divides only above a threshold"
         yield Problem("credit.threshold", reason, "set std and threshold, or neither")

@@ -1,0 +1,47 @@
+"""Reward assembly: raw components of episodes, weighted, each with the token that owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from hexad.contract.reward import OwnerKind, Reward
+from hexad.credit.rewards import Owner, Rewards
+from hexad.learner.batch import Batch
+
+
+def rewards_of(batch: Batch, weights: Mapping[str, float]) -> Rewards:
+    """Every raw component of the scored episodes, times its weight (1 where none is named).
+
+    The reward of a span is owned by the last action at or before the span's last token: a reward
+    given on an observation belongs to the action that caused it.
+    """
+    first_row: dict[int, int] = {}
+    for row, episode in enumerate(batch.row_episode.tolist()):
+        first_row.setdefault(episode, row)
+    offsets = batch.offsets.tolist()
+    value: list[float] = []
+    owners: list[tuple[int, int, int]] = []
+    for number, episode in enumerate(batch.episodes):
+        if not episode.scored:
+            continue
+        for reward in episode.rewards:
+            value.append(weights.get(reward.component, 1.0) * reward.value)
+            start = 0
+            if reward.owner.kind is OwnerKind.SPAN:
+                start = offsets[first_row[number] + reward.owner.segment]
+            owners.append((number, *_owner(reward, start, batch, number)))
+    table = torch.tensor(owners, dtype=torch.int64).reshape(-1, 3)
+    return Rewards(torch.tensor(value, dtype=torch.float64), *table.unbind(1))
+
+
+def _owner(reward: Reward, start: int, batch: Batch, episode: int) -> tuple[int, int]:
+    """Kind and index; a span becomes the place of its last token in the flat batch."""
+    owner = reward.owner
+    if owner.kind is OwnerKind.END:
+        return int(Owner.END), -1
+    if owner.kind is OwnerKind.TURN:
+        return int(Owner.TURN), owner.index
+    span = batch.episodes[episode].segments[owner.segment].spans[owner.index]
+    return int(Owner.TOKEN), start + span.end - 1
