@@ -1,7 +1,7 @@
-"""Attention of the lean decoder over key-value slots: one new token a row, or many.
+"""Attention of the lean path over key-value slots when many tokens a row are new.
 
-Both views give the same bits for the same context, whatever else is in the batch: each product runs
-with at least two query rows, and columns beyond a context weigh exactly zero.
+It and ``decode.py`` give the same bits for the same context, whatever else is in the batch: each
+product runs with at least two query rows, and columns beyond a context weigh exactly zero.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from functools import lru_cache
 
 import torch
 
+from hexad.policy.block import look, softmax
 from hexad.policy.kv import KeyValues
-
-
-def softmax(scores: torch.Tensor) -> torch.Tensor:
-    """Softmax over the last axis, computed in float32 or better, in the type of ``scores``."""
-    if scores.dtype in (torch.float32, torch.float64):
-        return scores.softmax(-1)
-    return scores.softmax(-1, dtype=torch.float32).to(scores.dtype)
 
 
 def visible(positions: torch.Tensor, length: int, dtype: torch.dtype) -> torch.Tensor:
     """Additive mask ``[*positions.shape, length]``: 0 up to each position, -inf after it."""
-    rows = _staircase(length, dtype, positions.device)
+    rows = staircase(length, dtype, positions.device)
     picked = rows.index_select(0, length - 1 - positions.reshape(-1))
     return picked.view(*positions.shape, length)
 
 
 @lru_cache(maxsize=64)
-def _staircase(length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def staircase(length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``[length, length]``: row ``r`` is 0 in its first ``length - r`` columns, -inf after them.
 
     All rows are windows on one vector of ``length`` zeros and ``length`` infinities.
@@ -36,58 +30,6 @@ def _staircase(length: int, dtype: torch.dtype, device: torch.device) -> torch.T
     line = torch.zeros(2 * length, dtype=dtype, device=device)
     line[length:] = float("-inf")
     return line.as_strided((length, length), (1, 1))
-
-
-class Decode:
-    """One new token for each slot from ``first`` on, as many as there are ``positions``.
-
-    All of them leave the last layer (``chosen`` is ``None``).
-
-    ``positions`` int64 ``[rows]``; ``columns`` int64 ``[rows]`` is where the key and value go (the
-    scratch column for rows that only pad); contexts are at most ``length`` tokens.
-    """
-
-    chosen: torch.Tensor | None = None
-
-    def __init__(
-        self,
-        kv: KeyValues,
-        first: int,
-        positions: torch.Tensor,
-        columns: torch.Tensor,
-        length: int,
-    ) -> None:
-        shape = kv.shape
-        rows, heads = positions.shape[0], shape.kv_heads
-        self._shape, self._windows = shape, kv.window(first, rows, length)
-        mask = visible(positions, length, kv.dtype)
-        self._mask = mask[:, None].expand(rows, heads, length).reshape(rows * heads, 1, length)
-        items = kv.items[first * heads : (first + rows) * heads].view(rows, heads)
-        self._flat = torch.add(columns[:, None], items, alpha=kv.columns + 1).view(-1)
-        self._at = columns.view(rows, 1, 1, 1).expand(rows, heads, shape.head_dim, 1)
-
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """``q [rows, heads, dim]``, ``k`` and ``v [rows, kv_heads, dim]`` to ``[rows, width]``."""
-        window, group, dim = self._windows[layer], self._shape.group, self._shape.head_dim
-        window.write_keys.scatter_(3, self._at, k.unsqueeze(-1))
-        window.write_values.index_copy_(0, self._flat, v.reshape(-1, dim))
-        queries = q.reshape(-1, group, dim)
-        return _single(self._mask, queries, window.keys, window.values).view(q.shape[0], -1)
-
-
-def _single(
-    mask: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
-) -> torch.Tensor:
-    """Attention of one token an item: ``queries [items, group, dim]`` to the same shape.
-
-    ``keys [items, dim, length]``, ``values [items, length, dim]``, ``mask [items, 1, length]``.
-    """
-    items, group, dim = queries.shape
-    if group == 1:
-        queries = queries.expand(items, 2, dim)
-    scores = torch.baddbmm(mask, queries, keys)
-    out = torch.bmm(softmax(scores), values)
-    return out if group > 1 else out[:, :1].contiguous()
 
 
 class Prefill:
@@ -110,7 +52,7 @@ class Prefill:
         self._columns = torch.where(real, positions, kv.columns)
         self._mask = visible(positions, self._length, kv.dtype)
         self._owner, column = chosen.unbind(1)
-        self.chosen: torch.Tensor | None = self._owner * positions.shape[1] + column
+        self.chosen = self._owner * positions.shape[1] + column
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """``q [batch * new, heads, dim]`` and so on, to ``[batch * new, width]``.
@@ -141,11 +83,10 @@ class Prefill:
 
     def _leave(self, q: torch.Tensor, known: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         shape, rows = self._kv.shape, len(self._owner)
-        assert self.chosen is not None
         mask = self._mask.view(-1, self._length)[self.chosen]
         mask = mask.repeat_interleave(shape.kv_heads, 0)[:, None]
         queries = q[self.chosen].reshape(-1, shape.group, shape.head_dim)
-        return _single(mask, queries, known, seen).view(rows, -1)
+        return look(mask, queries, known, seen).view(rows, -1)
 
 
 def rounded(length: int, columns: int) -> int:

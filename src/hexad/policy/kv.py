@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from hexad.policy.decode import Window
+
 _STEP = 64
 """Slots grow in multiples of this many columns."""
 
@@ -20,28 +22,13 @@ class Shape:
     head_dim: int
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Views of one layer for some neighbouring slots; an item is a pair of slot and head.
-
-    ``write_keys [slots, kv_heads, head_dim, columns + 1]``; ``write_values`` is all values as
-    ``[items * (columns + 1), head_dim]``; ``keys [items, head_dim, length]`` and
-    ``values [items, length, head_dim]`` are what attention reads.
-    """
-
-    write_keys: torch.Tensor
-    write_values: torch.Tensor
-    keys: torch.Tensor
-    values: torch.Tensor
-
-
 class KeyValues:
     """``keys[layer]`` is ``[slots, kv_heads, head_dim, columns + 1]``, ``values[layer]`` is
     ``[slots, kv_heads, columns + 1, head_dim]``.
 
     Keys lie transposed because the product of few queries with them is faster that way. The last
     column is scratch: rows and positions that only pad a batch write there, and nobody reads it.
-    ``items`` numbers all pairs of slot and head.
+    ``items [slots, kv_heads]`` numbers all pairs of slot and head.
     """
 
     def __init__(self, shape: Shape, dtype: torch.dtype, device: torch.device) -> None:
@@ -81,7 +68,8 @@ class KeyValues:
             values[:have, :, :width] = self.values[layer][:, :, :width]
             self.keys[layer], self.values[layer] = keys, values
         self.slots, self.columns = slots, columns
-        self.items = torch.arange(slots * self.shape.kv_heads, device=self.device)
+        items = torch.arange(slots * self.shape.kv_heads, device=self.device)
+        self.items = items.view(slots, -1)
         self._windows = ((0, 0, 0), [])
 
     def window(self, first: int, rows: int, length: int) -> list[Window]:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from hexad.policy.attend import Decode, Prefill, rounded
+from hexad.policy.attend import Prefill, rounded, staircase
 from hexad.policy.backend import Admission, Ask, Index
+from hexad.policy.decode import Rows, compiled, decode
 from hexad.policy.kv import KeyValues
 from hexad.policy.qwen import Qwen
 from hexad.policy.slots import Place, Slots
@@ -33,6 +34,7 @@ class Lean:
     def __init__(self, model: Any, slots: int) -> None:
         self._net = Qwen(model)
         self._kv = KeyValues(self._net.shape, self._net.dtype, self._net.device)
+        self._decode = compiled() if self._net.device.type == "cpu" else decode
         self._limit = max(slots, _ROWS)
         self._slots = Slots(self._limit)
         self._slot_of: Index = np.zeros(0, np.int64)
@@ -72,18 +74,21 @@ class Lean:
 
     def step(self, lanes: Index, tokens: Index, positions: Index) -> torch.Tensor:
         """See :class:`hexad.policy.backend.Backend`."""
-        first, rows = self._window(lanes)
+        first, count = self._window(lanes)
         slots = self._slot_of[lanes]
         self._slots.append(slots, tokens, positions)
-        own = slots - first
-        packed = np.zeros((3, rows), np.int64)
-        packed[2] = self._kv.columns
+        own, kv = slots - first, self._kv
+        packed = np.zeros((3, count), np.int64)
+        packed[2] = kv.columns
         packed[:, own] = tokens, positions, positions
-        ids, at, columns = torch.from_numpy(packed).to(self._kv.device)
-        length = rounded(int(positions.max()) + 1, self._kv.columns)
-        view = Decode(self._kv, first, at, columns, length)
-        logits = self._net.logits(self._net.run(ids, at, view))
-        if len(own) == rows and bool((own == np.arange(rows)).all()):
+        length = rounded(int(positions.max()) + 1, kv.columns)
+        rows = Rows(
+            torch.from_numpy(packed).to(kv.device),
+            kv.items[first : first + count],
+            staircase(length, kv.dtype, kv.device),
+        )
+        logits = self._decode(self._net.net, kv.window(first, count, length), rows)
+        if len(own) == count and bool((own == np.arange(count)).all()):
             return logits
         return logits[torch.from_numpy(own).to(logits.device)]
 

@@ -15,7 +15,7 @@ from hexad.contract.arrays import Bools
 from hexad.contract.digest import code_digest
 from hexad.contract.faults import ContractViolation, EngineFault
 from hexad.contract.sampling import Sampling
-from hexad.policy import attend, cuts, draw, generic, grammar, lean, qwen, transforms
+from hexad.policy import attend, block, cuts, decode, draw, generic, grammar, lean, qwen, transforms
 from hexad.policy.backend import Ask, Backend, Index
 from hexad.policy.cuts import Cuts
 from hexad.policy.engine import Completion, EngineStats, Health, Request, Stop, Weights
@@ -76,6 +76,8 @@ class LocalEngine:
         sources = (
             sys.modules[__name__],
             attend,
+            block,
+            decode,
             cuts,
             draw,
             generic,

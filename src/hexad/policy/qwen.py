@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hexad.policy.attend import Prefill
+from hexad.policy.block import Affine, Block, Floors, Turn, enter, leave, linear, rms
+from hexad.policy.decode import Net
 from hexad.policy.kv import Shape
 
-Affine: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
-"""Weight and bias of a linear map."""
+_SMALL = 1 << 20
+"""Bytes of a weight that the processor's cache holds beside the others."""
 
 
 def lean_shaped(model: nn.Module) -> bool:
@@ -31,32 +33,6 @@ def lean_shaped(model: nn.Module) -> bool:
     return all(type(m) in known or type(m).__module__.startswith(own) for m in model.modules())
 
 
-class View(Protocol):
-    """Attention over what the slots hold and the new tokens.
-
-    ``chosen`` lists the tokens that leave the last layer, ``None`` for all.
-    """
-
-    chosen: torch.Tensor | None
-
-    def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """``q [tokens, heads, dim]``, ``k`` and ``v [tokens, kv_heads, dim]`` to 2-d."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """One layer's tensors. Maps are the model's own memory; norms come from :meth:`Qwen._norm`."""
-
-    before: torch.Tensor
-    qkv: Affine
-    heads: torch.Tensor
-    out: Affine
-    after: torch.Tensor
-    gate_up: Affine
-    down: Affine
-
-
 class Qwen:
     """Forward passes of one ``Qwen3ForCausalLM``; :meth:`refresh` after its weights have moved."""
 
@@ -71,98 +47,94 @@ class Qwen:
         )
         self.dtype, self.device = embedding.dtype, embedding.device
         self.exact = torch.promote_types(self.dtype, torch.float32)
-        self._floors = {
-            n: torch.tensor((n * config.rms_norm_eps) ** 0.5, device=self.device)
-            for n in (config.hidden_size, config.head_dim)
-        }
-        self._positions = 0
+        self._floors = Floors(
+            *(
+                torch.tensor((n * config.rms_norm_eps) ** 0.5, dtype=self.exact, device=self.device)
+                for n in (config.hidden_size, config.head_dim)
+            )
+        )
+        self._reach(0)
         self.refresh()
 
     def refresh(self) -> None:
         """Derive the small tensors again, and find the large ones."""
+        model = self._model.model
         with torch.inference_mode(False), torch.no_grad():
-            self._layers = [self._read(layer) for layer in self._model.model.layers]
-            self._last = self._norm(self._model.model.norm)
+            self.net = Net(
+                embedding=model.embed_tokens.weight.detach(),
+                blocks=[self._read(layer) for layer in model.layers],
+                last=self._norm(model.norm),
+                head=_map(self._model.lm_head.weight.detach(), None),
+                floors=self._floors,
+                turn=self._turn,
+            )
 
     def reach(self, positions: int) -> None:
-        """Make rotary tables ``[positions, 1, head_dim]``; the sine carries the rotation's sign."""
-        if positions <= self._positions:
-            return
-        self._positions = positions
-        frequency = self._model.model.rotary_emb.inv_freq.float().to(self.device)
-        angle = torch.arange(positions, device=self.device).float()[:, None] * frequency
-        cosine, sine = angle.cos(), angle.sin()
-        self._cosine = torch.cat((cosine, cosine), -1).to(self.dtype)[:, None]
-        self._sine = torch.cat((-sine, sine), -1).to(self.dtype)[:, None]
+        """Make sure that positions below ``positions`` can be asked for."""
+        if positions > len(self._turn.cosine):
+            self._reach(positions)
+            self.net = self.net._replace(turn=self._turn)
 
-    def run(self, ids: torch.Tensor, positions: torch.Tensor, view: View) -> torch.Tensor:
-        """Hidden states of ``ids [tokens]``, or of the chosen ones, before the last norm."""
-        cosine, sine = self._cosine[positions], self._sine[positions]
-        dim, heads = self.shape.head_dim, self.heads
-        tokens, both = ids.shape[0], heads + self.shape.kv_heads
-        x = F.embedding(ids, self._model.model.embed_tokens.weight)
-        for number, layer in enumerate(self._layers):
-            qkv = F.linear(self._rms(x, layer.before), *layer.qkv).view(tokens, -1, dim)
-            qk = self._rms(qkv[:, :both], layer.heads)
-            qk = torch.addcmul(qk * cosine, qk.roll(dim // 2, -1), sine)
-            seen = view.attend(number, qk[:, :heads], qk[:, heads:], qkv[:, both:])
-            if view.chosen is not None and number == self.shape.layers - 1:
+    def run(self, ids: torch.Tensor, positions: torch.Tensor, view: Prefill) -> torch.Tensor:
+        """Hidden states of the chosen ones of ``ids [tokens]``, before the last norm."""
+        net = self.net
+        turn = Turn(net.turn.cosine[positions], net.turn.sine[positions])
+        x = F.embedding(ids, net.embedding)
+        for number, block in enumerate(net.blocks):
+            seen = view.attend(number, *enter(x, block, turn, net.floors))
+            if number == self.shape.layers - 1:
                 x = x[view.chosen]
-            x = _added(x, seen, *layer.out)
-            gate, up = F.linear(self._rms(x, layer.after), *layer.gate_up).chunk(2, -1)
-            x = _added(x, F.silu(gate).mul_(up), *layer.down)
+            x = leave(x, seen, block, net.floors)
         return x
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits ``[tokens, vocabulary]`` of hidden states ``[tokens, hidden]``."""
-        return F.linear(self._rms(hidden, self._last), self._model.lm_head.weight)
+        return linear(rms(hidden, self.net.last, self.net.floors.hidden), self.net.head)
 
-    def _read(self, layer: Any) -> _Layer:
+    def _reach(self, positions: int) -> None:
+        """Rotary tables; the sine carries the rotation's sign."""
+        frequency = self._model.model.rotary_emb.inv_freq.float().to(self.device)
+        angle = torch.arange(positions, device=self.device).float()[:, None] * frequency
+        cosine, sine = angle.cos(), angle.sin()
+        self._turn = Turn(
+            torch.cat((cosine, cosine), -1).to(self.dtype)[:, None],
+            torch.cat((-sine, sine), -1).to(self.dtype)[:, None],
+        )
+
+    def _read(self, layer: Any) -> Block:
         attention, mlp = layer.self_attn, layer.mlp
         scaled = self._norm(attention.q_norm) * self.shape.head_dim**-0.5
         plain = self._norm(attention.k_norm)
-        return _Layer(
+        return Block(
             before=self._norm(layer.input_layernorm),
             qkv=_together((attention.q_proj, attention.k_proj, attention.v_proj)),
             heads=torch.cat((scaled.expand(self.heads, -1), plain.expand(self.shape.kv_heads, -1))),
-            out=_transposed(attention.o_proj),
+            out=_together((attention.o_proj,)),
             after=self._norm(layer.post_attention_layernorm),
             gate_up=_together((mlp.gate_proj, mlp.up_proj)),
-            down=_transposed(mlp.down_proj),
+            down=_together((mlp.down_proj,)),
         )
 
     def _norm(self, norm: Any) -> torch.Tensor:
-        """Weight of a root-mean-square norm times the root of its width; see :meth:`_rms`."""
+        """Weight of a root-mean-square norm times the root of its width; see ``block.rms``."""
         weight: torch.Tensor = norm.weight.detach()
         return weight.to(self.exact) * math.sqrt(weight.numel())
 
-    def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """``w * x / sqrt(mean(x^2) + eps)`` over the last axis of ``n``; ``weight`` is w sqrt(n).
-
-        Written as ``weight * x / hypot(|x|, sqrt(n * eps))``: half the time of ``F.rms_norm``.
-        """
-        size = torch.linalg.vector_norm(x, 2, -1, True, dtype=self.exact)
-        normed: torch.Tensor = x.div(torch.hypot(size, self._floors[x.shape[-1]])).mul_(weight)
-        return normed if normed.dtype == x.dtype else normed.to(x.dtype)
-
-
-def _added(
-    x: torch.Tensor, h: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
-    """``x`` plus a linear map of ``h``; ``weight`` is transposed."""
-    total = torch.addmm(x, h, weight)
-    return total if bias is None else total.add_(bias)
-
-
-def _transposed(linear: nn.Linear) -> Affine:
-    """The map's own weight, transposed, and its bias."""
-    return linear.weight.detach().t(), None if linear.bias is None else linear.bias.detach()
-
 
 def _together(maps: Sequence[nn.Linear]) -> Affine:
-    """One linear map that does the work of ``maps`` side by side, on their own memory."""
+    """One linear map that does the work of ``maps`` side by side."""
     biases = [each.bias for each in maps if each.bias is not None]
-    return _adjacent([each.weight for each in maps]), _adjacent(biases) if biases else None
+    return _map(_adjacent([each.weight for each in maps]), _adjacent(biases) if biases else None)
+
+
+def _map(weight: torch.Tensor, bias: torch.Tensor | None) -> Affine:
+    """``weight [outputs, inputs]`` and ``bias`` as a map, on the model's memory if it is large.
+
+    A small weight is copied into transposed order, in which a product of few rows takes two
+    thirds of the time.
+    """
+    small = weight.device.type == "cpu" and weight.nbytes <= _SMALL
+    return Affine(weight.t().contiguous() if small else weight.t(), bias)
 
 
 def _adjacent(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
