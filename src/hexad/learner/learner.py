@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from hexad.contract.faults import ContractViolation, UserError
+from hexad.contract.faults import ContractViolation
 from hexad.contract.tally import Tally
 from hexad.credit.group_relative import usable
 from hexad.learner.batch import Batch, Credit, RoleScore, Scores
@@ -21,6 +21,7 @@ from hexad.learner.ranks import Ranks, Single
 from hexad.learner.report import NonFiniteUpdate, Statistics, UpdateReport
 from hexad.learner.root import Root
 from hexad.policy.engine import Weights
+from hexad.policy.transforms import require_replayable
 from hexad.recipe.axes import Recipe
 from hexad.update import ratio
 from hexad.update.reduce import Index, Reduction, coefficients
@@ -62,7 +63,9 @@ class Learner:
 
     ``old`` is always evaluated by the learner, never taken from the engine's record: in
     :meth:`score` before the batch's first step, or, when the batch is one single step, in that
-    step's own forward pass, where old and current are the same weights. The model is in evaluation
+    step's own forward pass, where old and current are the same weights. Where sampling cut the
+    vocabulary, every role is normalised over the recorded sets, and tokens that were forced (a set
+    of one) stay in the denominators but out of policy statistics. The model is in evaluation
     mode throughout: dropout would put the learner's policy beside the one that sampled.
 
     ``lease`` (settable) guards the weights where an engine is bound to them.
@@ -172,9 +175,9 @@ class Learner:
         if scores.old is not None:
             work.forward_tokens += len(batch.ids)
             if scores.old.entropy is not None:
-                work.statistics.shared("entropy", scores.old.entropy[valid])
+                work.statistics.shared("entropy", scores.old.entropy[valid & ~batch.forced])
         if scores.sampled is not None:
-            mask = valid & scores.sampled.logprob.isfinite()
+            mask = valid & ~batch.forced & scores.sampled.logprob.isfinite()
             log = ratio.engine(sampled=scores.sampled.logprob, behaviour=batch.behaviour, mask=mask)
             work.statistics.shared("log_ratio/engine", log[mask])
             work.statistics.shared("mismatch/engine", log[mask].abs())
@@ -252,22 +255,24 @@ class Learner:
         if loss.requires_grad:
             torch.autograd.backward(loss)
         value = float(loss.detach())
+        free = ~work.batch.forced[tokens].to(current.device)
         if work.old is None:
-            statistics.local("entropy", entropy)
+            statistics.local("entropy", entropy[free])
         if not self.objective.ratio:
             statistics.local("nll", terms)
             return torch.tensor([value, 0.0, 0.0], dtype=torch.float64)
-        moved = movement(self.objective, log_ratio, advantage)
+        moved = movement(self.objective, log_ratio[free], advantage[free])
         for name, values in moved.items():
             statistics.local(name, values)
         if work.old is None:
             self._engine_gap(work, reference.cpu(), tokens)
         kl = moved["kl"].sum(dtype=torch.float64)
-        return torch.tensor([value, float(kl), len(tokens)], dtype=torch.float64)
+        return torch.tensor([value, float(kl), int(free.sum())], dtype=torch.float64)
 
     def _engine_gap(self, work: _Work, sampled: Tensor, tokens: Tensor) -> None:
         """Engine ratio where this version sampled; in a single step ``sampled`` is current."""
-        mask = work.batch.version[tokens] == self.version
+        mine = work.batch.version[tokens] == self.version
+        mask = mine & ~work.batch.forced[tokens]
         log = ratio.engine(sampled=sampled, behaviour=work.batch.behaviour[tokens], mask=mask)
         work.statistics.local("log_ratio/engine", log[mask])
         work.statistics.local("mismatch/engine", log[mask].abs())
@@ -284,11 +289,13 @@ class Learner:
 
     def _micros(self, batch: Batch, selected: Tensor) -> list[Micro]:
         """This rank's micro-batches of the rows with a ``selected`` token (bool [T])."""
-        return dealt(batch, selected, self.ranks, self.recipe.system.micro_batch_tokens)
+        limit, raw = self.recipe.system.micro_batch_tokens, not self.objective.ratio
+        return dealt(batch, selected, self.ranks, limit, raw=raw)
 
     def _forward(self, micro: Micro) -> tuple[Tensor, Tensor]:
         moved = micro.to(self.device)
-        logprob, entropy = self.root(moved.ids, moved.select, moved.targets, self.temperature)
+        inputs = (moved.ids, moved.select, moved.targets, self.temperature, moved.sets)
+        logprob, entropy = self.root(*inputs)
         return logprob, entropy
 
     # -- report ------------------------------------------------------------------------------
@@ -340,10 +347,5 @@ class Learner:
 def _temperature(recipe: Recipe) -> float:
     """The temperature of every policy role: that of the behaviour distribution."""
     sampling = recipe.policy.sampling.build()
-    if sampling.temperature <= 0 or not sampling.full_support:
-        raise UserError(
-            "this sampling distribution cannot be replayed by the learner",
-            where="policy.sampling",
-            fix="use a temperature above 0, top_k 0, top_p 1 and min_p 0",
-        )
+    require_replayable(sampling)
     return sampling.temperature

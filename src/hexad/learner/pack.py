@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,25 +19,38 @@ from hexad.learner.batch import Batch
 from hexad.learner.ranks import Ranks
 
 
+class Sets(NamedTuple):
+    """The sets that N targets were drawn from, without padding; all int64.
+
+    ``ids`` [S] holds them one after the other, ``lengths`` [N] their sizes, ``place`` [N] where in
+    ``ids`` each target itself stands.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    place: Tensor
+
+
 @dataclass(frozen=True, slots=True)
 class Micro:
     """``B`` rows padded to ``L`` input tokens, with ``N`` selected targets; all int64.
 
     ids [B, L]; ``select`` [N] indexes the flattened [B * L] hidden states; ``targets`` [N] are the
     token ids that they predict, one position further on; ``tokens`` [N] are the targets' places in
-    the flat batch.
+    the flat batch. ``sets`` is ``None`` for the full vocabulary.
     """
 
     ids: Tensor
     select: Tensor
     targets: Tensor
     tokens: Tensor
+    sets: Sets | None = None
 
     def to(self, device: torch.device) -> Micro:
         """The same on another device; ``tokens`` stays where the batch is."""
-        return Micro(
-            self.ids.to(device), self.select.to(device), self.targets.to(device), self.tokens
-        )
+        sets = None if self.sets is None else Sets(*(each.to(device) for each in self.sets))
+        ids, select, targets = (x.to(device) for x in (self.ids, self.select, self.targets))
+        return Micro(ids, select, targets, self.tokens, sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +95,38 @@ def share(lengths: Sequence[int], size: int, rank: int) -> list[int]:
     return sorted(mine)
 
 
-def pack(batch: Batch, rows: dict[int, Layout], limit: int, *, ahead: int = 1) -> Iterator[Micro]:
+def pack(
+    batch: Batch, rows: dict[int, Layout], limit: int, *, ahead: int = 1, raw: bool = False
+) -> Iterator[Micro]:
     """Micro-batches of at most ``limit`` padded tokens, longest rows first.
 
-    A row, the atom of every method here, is never split: a row longer than ``limit`` is alone.
+    The sets that targets were drawn from come along where the batch has them, unless ``raw``:
+    imitation and preference losses are over the full vocabulary. A row, the atom of every method
+    here, is never split: a row longer than ``limit`` is alone.
     """
     order = sorted(rows, key=lambda row: (-rows[row].inputs, row))
     start = 0
     while start < len(order):
         count = max(limit // rows[order[start]].inputs, 1)
-        yield _micro(batch, {row: rows[row] for row in order[start : start + count]}, ahead)
+        micro = _micro(batch, {row: rows[row] for row in order[start : start + count]}, ahead)
+        cut = batch.support_ids is not None and ahead == 1 and not raw
+        yield replace(micro, sets=_sets(batch, micro.tokens)) if cut else micro
         start += count
 
 
 def dealt(
-    batch: Batch, selected: Tensor, ranks: Ranks, limit: int, *, ahead: int = 1
+    batch: Batch,
+    selected: Tensor,
+    ranks: Ranks,
+    limit: int,
+    *,
+    ahead: int = 1,
+    raw: bool = False,
 ) -> list[Micro]:
     """This rank's micro-batches of the rows with a ``selected`` token (bool [T])."""
     found = list(layouts(batch, selected, ahead=ahead).items())
     mine = share([layout.inputs for _, layout in found], ranks.size, ranks.rank)
-    return list(pack(batch, dict(found[i] for i in mine), limit, ahead=ahead))
+    return list(pack(batch, dict(found[i] for i in mine), limit, ahead=ahead, raw=raw))
 
 
 def _micro(batch: Batch, rows: dict[int, Layout], ahead: int) -> Micro:
@@ -114,3 +140,18 @@ def _micro(batch: Batch, rows: dict[int, Layout], ahead: int) -> Micro:
         select.append(layout.tokens - start - ahead + line * width)
     tokens = torch.cat([layout.tokens for layout in rows.values()])
     return Micro(ids, torch.cat(select), batch.ids[tokens], tokens)
+
+
+def _sets(batch: Batch, tokens: Tensor) -> Sets:
+    """The sets of ``tokens``. Raises ``ContractViolation`` for a token that is not in its own."""
+    assert batch.support_ids is not None and batch.support_edges is not None
+    starts, ends = batch.support_edges[tokens], batch.support_edges[tokens + 1]
+    lengths = ends - starts
+    owner = torch.repeat_interleave(torch.arange(len(tokens)), lengths)
+    begins = lengths.cumsum(0) - lengths
+    ids = batch.support_ids[starts[owner] + torch.arange(len(owner)) - begins[owner]].long()
+    hits = (ids == batch.ids[tokens][owner]).nonzero().squeeze(1)
+    if not torch.equal(owner[hits], torch.arange(len(tokens))):
+        missing = int((torch.bincount(owner[hits], minlength=len(tokens)) != 1).sum())
+        raise ContractViolation(f"{missing} of {len(tokens)} tokens are not once in their own set")
+    return Sets(ids, lengths, hits)
