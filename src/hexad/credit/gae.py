@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from hexad.credit.clock import Clock
-from hexad.credit.scan import scan
-from hexad.credit.values import Estimate, at_decision, at_successor, carry, check_unit
+from hexad.credit.scan import Sweep, chunks, scan
+from hexad.credit.values import ALL, Estimate, at_decision, at_successor, carry, check_unit
 
 
 def gae(
@@ -29,12 +29,19 @@ def gae(
     skipped: SAO, arXiv 2607.07508.
     """
     check_unit(gamma=gamma, policy=policy, critic=critic)
-    now = at_decision(clock, value)
-    delta = _residual(clock, value, now, gamma)
-    advantage = scan(delta, carry(clock, gamma * policy))
-    same = isinstance(policy, float | int) and isinstance(critic, float | int) and policy == critic
-    own = advantage if same else scan(delta, carry(clock, gamma * critic), out=delta)
-    return Estimate(advantage, now.add_(own))
+    same = isinstance(policy, float | int) and policy == critic
+    advantage, target = torch.empty_like(clock.reward), torch.empty_like(clock.reward)
+    actor, own = Sweep(), Sweep()
+    for part in chunks(len(advantage)):
+        now = at_decision(clock, value, part)
+        residual = _residual(clock, value, now, gamma, part)
+        actor(residual, carry(clock, gamma * policy, part), advantage[part])
+        if same:
+            torch.add(advantage[part], now, out=target[part])
+        else:
+            own(residual, carry(clock, gamma * critic, part), target[part])
+            target[part].add_(now)
+    return Estimate(advantage, target)
 
 
 def adaptive(clock: Clock, *, alpha: float) -> Tensor:
@@ -76,5 +83,5 @@ def n_step(clock: Clock, value: Tensor, *, gamma: float, n: int) -> Tensor:
     return now + whole - gamma**n * behind
 
 
-def _residual(clock: Clock, value: Tensor, now: Tensor, gamma: float) -> Tensor:
-    return at_successor(clock, value).mul_(gamma).add_(clock.reward).sub_(now)
+def _residual(clock: Clock, value: Tensor, now: Tensor, gamma: float, part: slice = ALL) -> Tensor:
+    return at_successor(clock, value, part).mul_(gamma).add_(clock.reward[part]).sub_(now)

@@ -5,6 +5,8 @@ Rows lie one behind the other; ``a_t = 0`` on the last element of a row keeps ro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -27,34 +29,52 @@ def scan(x: Tensor, a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     _check(x, a, out)
     y = torch.empty_like(x) if out is None else out
-    carry = x.new_zeros(1)
-    size = BLOCK * BLOCKS
-    for stop in range(len(x), 0, -size):
-        part = slice(max(stop - size, 0), stop)
-        carry = _chunk(x[part], a[part], carry, y[part])
+    sweep = Sweep()
+    for part in chunks(len(x)):
+        sweep(x[part], a[part], y[part])
     return y
 
 
-def _chunk(x: Tensor, a: Tensor, carry: Tensor, y: Tensor) -> Tensor:
-    """Write the ``y`` of one chunk, given the ``y`` behind it [1]; returns the chunk's first."""
-    pad = -len(x) % BLOCK
-    blocks = (len(x) + pad) // BLOCK
-    if pad:  # in front: nothing reads what comes before the first element
-        x, a = (torch.cat((v.new_zeros(pad), v)) for v in (x, a))
-    # Row j holds the j-th element of every block, so that one step advances all blocks.
-    total, decay = (
-        v.view(blocks, BLOCK).t().clone(memory_format=torch.contiguous_format) for v in (x, a)
-    )
-    totals, decays = total.unbind(0), decay.unbind(0)
-    for j in range(BLOCK - 2, -1, -1):
-        totals[j].addcmul_(decays[j], totals[j + 1])
-        decays[j].mul_(decays[j + 1])
-    heads = _heads(torch.cat((totals[0], carry)), torch.cat((decays[0], carry.new_zeros(1))))
-    total.addcmul_(decay, heads[1:])
-    if not torch.isfinite(total.sum()):
-        raise ValueError("x or a is not finite, or the recurrence overflows")
-    y.copy_(total.t().reshape(-1)[pad:])
-    return y[:1].clone()
+def chunks(size: int) -> Iterator[slice]:
+    """Slices that cover ``size`` elements, last to first; only the first elements' may be short."""
+    width = BLOCK * BLOCKS
+    for stop in range(size, 0, -width):
+        yield slice(max(stop - width, 0), stop)
+
+
+class Sweep:
+    """:func:`scan` for a caller that makes its ``x`` and ``a`` chunk by chunk: see :func:`chunks`.
+
+    What is made, scanned and forgotten inside the cache costs neither memory nor its bandwidth.
+    """
+
+    def __init__(self) -> None:
+        self._behind = torch.zeros(1, dtype=torch.float64)
+
+    def __call__(self, x: Tensor, a: Tensor, y: Tensor) -> None:
+        """Write the ``y`` of the chunk before the one that was given last; float64 [m] each."""
+        pad = -len(x) % BLOCK
+        if pad:  # in front: nothing reads what comes before the first element
+            x, a = (torch.cat((v.new_zeros(pad), v)) for v in (x, a))
+        blocks = len(x) // BLOCK
+        # Row j holds the j-th element of every block, so that one step advances all blocks.
+        total, decay = (
+            v.view(blocks, BLOCK).t().clone(memory_format=torch.contiguous_format) for v in (x, a)
+        )
+        totals, decays = total.unbind(0), decay.unbind(0)
+        for j in range(BLOCK - 2, -1, -1):
+            totals[j].addcmul_(decays[j], totals[j + 1])
+            decays[j].mul_(decays[j + 1])
+        behind = self._behind
+        heads = _heads(torch.cat((totals[0], behind)), torch.cat((decays[0], behind.new_zeros(1))))
+        total.addcmul_(decay, heads[1:])
+        if not torch.isfinite(total.sum()):
+            raise ValueError("x or a is not finite, or the recurrence overflows")
+        if pad:
+            y.copy_(total.t().reshape(-1)[pad:])
+        else:
+            y.view(blocks, BLOCK).copy_(total.t())
+        self._behind = y[:1].clone()
 
 
 def _heads(total: Tensor, decay: Tensor) -> Tensor:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hexad.credit.clock import MISSING, TERMINAL, Clock
+from hexad.credit.clock import TERMINAL, Clock
+
+ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,39 +20,36 @@ class Estimate:
     target: Tensor
 
 
-def at_decision(clock: Clock, value: Tensor) -> Tensor:
+def at_decision(clock: Clock, value: Tensor, part: slice = ALL) -> Tensor:
     """float64 [M]: V(s). ``value`` float [T], read at decisions only; detached.
 
-    Raises ``ValueError`` when a value that is read is not finite, or ``value`` is not [T].
+    ``part`` of the steps only, where given. Raises ``ValueError`` when a value that is read is not
+    finite, or ``value`` is not [T].
     """
-    if value.shape != clock.step.shape or not value.is_floating_point():
-        raise ValueError(f"value must be float {tuple(clock.step.shape)}: one number a token")
-    return _finite(value.detach()[clock.decision].to(torch.float64))
+    return _finite(_read(clock, value, clock.decision[part]))
 
 
-def at_successor(clock: Clock, value: Tensor) -> Tensor:
+def at_successor(clock: Clock, value: Tensor, part: slice = ALL) -> Tensor:
     """float64 [M]: V(s'); 0 behind a termination, V of the stored final state behind a truncation.
 
     Raises ``ValueError`` as :func:`at_decision`, and when a final state is missing: such episodes
     are refused by every estimator that bootstraps (drop ``clock.missing`` with ``clock.keep``).
     """
-    if value.shape != clock.step.shape or not value.is_floating_point():
-        raise ValueError(f"value must be float {tuple(clock.step.shape)}: one number a token")
-    if (clock.successor == MISSING).any():
+    if clock.missing.any():
         which = clock.missing.nonzero().squeeze(1).tolist()
         raise ValueError(f"episodes {which} have no final state to bootstrap from")
-    ends = clock.successor == TERMINAL
-    found = value.detach()[clock.successor.clamp_min(0)].to(torch.float64)
-    return _finite(found.masked_fill_(ends, 0.0))
+    successor = clock.successor[part]
+    found = _read(clock, value, successor.clamp_min(0))
+    return _finite(found.masked_fill_(successor == TERMINAL, 0.0))
 
 
-def carry(clock: Clock, factor: float | Tensor) -> Tensor:
+def carry(clock: Clock, factor: float | Tensor, part: slice = ALL) -> Tensor:
     """float64 [M]: ``factor`` (a number or [M]) where the trace goes on, exactly 0 where it stops.
 
     It stops at the end of an episode, terminated or truncated, and goes on across a seam.
     """
     factor = torch.as_tensor(factor, dtype=torch.float64)
-    return torch.where(clock.last, 0.0, factor)
+    return torch.where(clock.last[part], 0.0, factor[part] if factor.ndim else factor)
 
 
 def check_unit(**numbers: float | Tensor) -> None:
@@ -61,7 +60,15 @@ def check_unit(**numbers: float | Tensor) -> None:
             raise ValueError(f"{name} must lie in [0, 1]")
 
 
+def _read(clock: Clock, value: Tensor, places: Tensor) -> Tensor:
+    """float64: a fresh tensor of the values at ``places``."""
+    if value.shape != clock.step.shape or not value.is_floating_point():
+        raise ValueError(f"value must be float {tuple(clock.step.shape)}: one number a token")
+    return value.detach().index_select(0, places).to(torch.float64)
+
+
 def _finite(values: Tensor) -> Tensor:
-    if not torch.isfinite(values).all():
+    # The sum is quick, and finite only if all are; the other way round it may overflow.
+    if not torch.isfinite(values.sum()) and not torch.isfinite(values).all():
         raise ValueError("a value that is read is not finite")
     return values
