@@ -6,6 +6,7 @@ from clockworld import at, tensor, ticking
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hexad.credit import scan
 from hexad.credit.gae import adaptive, gae, lambda_return, n_step
 
 NAN = math.nan
@@ -357,3 +358,24 @@ def test_an_empty_clock_is_an_empty_estimate():
     c = ticking(["p0"], "t", used=torch.tensor([False]))
     assert run(c, [NAN, NAN]) == ([], [])
     assert n_step(c, tensor([NAN, NAN]), gamma=1.0, n=1).tolist() == []
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_chunks_of_the_axis_do_not_show(blocks, monkeypatch):
+    """Episodes longer than a chunk, and chunks that end inside one, before one and behind one."""
+    generator = torch.Generator().manual_seed(blocks)
+    lengths = [150, 42, 64, 1, 130, 62, 2]
+    rows = ["p" + "0" * n + "o" for n in lengths]
+    c = ticking(rows, "ctctccc", *[(1.0, i) for i in range(7)])
+    value = torch.randn(len(c.step), generator=generator, dtype=torch.float64)
+    monkeypatch.setattr(scan, "BLOCKS", blocks)
+    lam = adaptive(c, alpha=0.5)
+    found = gae(c, value, gamma=0.99, policy=0.9, critic=lam)
+    assert found.advantage.tolist() == close(double_sum(c, value.tolist(), 0.99, 0.9))
+    for episode in range(7):
+        mine = c.keep(torch.arange(7) == episode)
+        each = float(lam[c.episode == episode][0])
+        alone = double_sum(mine, value.tolist(), 0.99, each)
+        now = value[mine.decision].tolist()
+        expected = [v + a for v, a in zip(now, alone, strict=True)]
+        assert found.target[c.episode == episode].tolist() == close(expected)

@@ -40,7 +40,7 @@ def cross_segment(
     ends[:-1] |= segment[1:] != segment[:-1]
     outcome = torch.where(ends, clock.scores()[clock.episode], 0.0)
     now = at_decision(clock, value)
-    after = torch.where(ends & ~clock.last, 0.0, at_successor(clock, value))
+    after = torch.where(ends & ~clock.last, 0.0, at_successor(clock, value, now))
     residual = outcome + gamma * after - now
     local, own = (
         scan(residual, torch.where(ends, 0.0, carry(clock, gamma * lam)))

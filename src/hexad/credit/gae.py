@@ -84,4 +84,4 @@ def n_step(clock: Clock, value: Tensor, *, gamma: float, n: int) -> Tensor:
 
 
 def _residual(clock: Clock, value: Tensor, now: Tensor, gamma: float, part: slice = ALL) -> Tensor:
-    return at_successor(clock, value, part).mul_(gamma).add_(clock.reward[part]).sub_(now)
+    return at_successor(clock, value, now, part).mul_(gamma).add_(clock.reward[part]).sub_(now)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hexad.credit.clock import Clock
 from hexad.credit.scan import scan
-from hexad.credit.values import at_successor, carry, check_unit
+from hexad.credit.values import at_successor, carry, check_unit, read
 from hexad.credit.vtrace import importance
 
 
@@ -29,7 +29,8 @@ def retrace(
         raise ValueError(f"q must be float64 {tuple(clock.episode.shape)}: one a step")
     q = q.detach()
     trace = lam * importance(clock, log_ratio).clamp(max=1.0)
-    excess = at_successor(clock, expected).mul_(gamma).add_(clock.reward).sub_(q)
+    known = read(clock, expected, clock.decision)
+    excess = at_successor(clock, expected, known).mul_(gamma).add_(clock.reward).sub_(q)
     return q + scan(excess, carry(clock, gamma * trace.roll(-1)))
 
 

@@ -24,7 +24,7 @@ def shaped(clock: Clock, potential: Tensor, *, gamma: float, bootstrap: bool) ->
     check_unit(gamma=gamma)
     now = at_decision(clock, potential)
     if bootstrap:
-        after = at_successor(clock, potential)
+        after = at_successor(clock, potential, now)
     else:
         after = torch.where(clock.last, 0.0, now.roll(-1))
     return clock.rewarded(clock.reward + gamma * after - now)

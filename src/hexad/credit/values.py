@@ -26,21 +26,29 @@ def at_decision(clock: Clock, value: Tensor, part: slice = ALL) -> Tensor:
     ``part`` of the steps only, where given. Raises ``ValueError`` when a value that is read is not
     finite, or ``value`` is not [T].
     """
-    return _finite(_read(clock, value, clock.decision[part]))
+    return _finite(read(clock, value, clock.decision[part]))
 
 
-def at_successor(clock: Clock, value: Tensor, part: slice = ALL) -> Tensor:
+def at_successor(clock: Clock, value: Tensor, now: Tensor, part: slice = ALL) -> Tensor:
     """float64 [M]: V(s'); 0 behind a termination, V of the stored final state behind a truncation.
 
-    Raises ``ValueError`` as :func:`at_decision`, and when a final state is missing: such episodes
-    are refused by every estimator that bootstraps (drop ``clock.missing`` with ``clock.keep``).
+    ``now`` is V(s) of the same steps: inside an episode a step's successor is the next one's
+    decision. Raises ``ValueError`` as :func:`at_decision`, and when a final state is missing: such
+    episodes are refused by every estimator that bootstraps (drop ``clock.missing`` with
+    ``clock.keep``).
     """
     if clock.missing.any():
         which = clock.missing.nonzero().squeeze(1).tolist()
         raise ValueError(f"episodes {which} have no final state to bootstrap from")
-    successor = clock.successor[part]
-    found = _read(clock, value, successor.clamp_min(0))
-    return _finite(found.masked_fill_(successor == TERMINAL, 0.0))
+    ends = clock.last[part].clone()
+    ends[-1:] = True  # the part may end inside an episode
+    at = ends.nonzero().squeeze(1)
+    successor = clock.successor[part][at]
+    found = read(clock, value, successor.clamp_min(0)).masked_fill_(successor == TERMINAL, 0.0)
+    after = torch.empty_like(now)
+    after[:-1] = now[1:]
+    after[at] = found
+    return _finite(after)
 
 
 def carry(clock: Clock, factor: float | Tensor, part: slice = ALL) -> Tensor:
@@ -48,8 +56,10 @@ def carry(clock: Clock, factor: float | Tensor, part: slice = ALL) -> Tensor:
 
     It stops at the end of an episode, terminated or truncated, and goes on across a seam.
     """
-    factor = torch.as_tensor(factor, dtype=torch.float64)
-    return torch.where(clock.last[part], 0.0, factor[part] if factor.ndim else factor)
+    last = clock.last[part]
+    if isinstance(factor, Tensor) and factor.ndim:
+        return factor[part].to(torch.float64).masked_fill(last, 0.0)
+    return torch.full(last.shape, float(factor), dtype=torch.float64).masked_fill_(last, 0.0)
 
 
 def check_unit(**numbers: float | Tensor) -> None:
@@ -60,8 +70,8 @@ def check_unit(**numbers: float | Tensor) -> None:
             raise ValueError(f"{name} must lie in [0, 1]")
 
 
-def _read(clock: Clock, value: Tensor, places: Tensor) -> Tensor:
-    """float64: a fresh tensor of the values at ``places``."""
+def read(clock: Clock, value: Tensor, places: Tensor) -> Tensor:
+    """float64: a fresh tensor of the values at ``places`` (tokens), whatever they are."""
     if value.shape != clock.step.shape or not value.is_floating_point():
         raise ValueError(f"value must be float {tuple(clock.step.shape)}: one number a token")
     return value.detach().index_select(0, places).to(torch.float64)

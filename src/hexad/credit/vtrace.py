@@ -43,7 +43,7 @@ def vtrace(
     weight = importance(clock, log_ratio)
     rho, trace = weight.clamp(max=rho_bar), lam * weight.clamp(max=c_bar)
     now = at_decision(clock, value)
-    residual = at_successor(clock, value).mul_(gamma).add_(clock.reward).sub_(now)
+    residual = at_successor(clock, value, now).mul_(gamma).add_(clock.reward).sub_(now)
     excess = scan(rho * residual, carry(clock, gamma * trace))
     ahead = torch.where(clock.last, 0.0, excess.roll(-1))
     return Estimate(rho * (residual + gamma * lam * ahead), now + excess)
