@@ -81,7 +81,8 @@ def enter(x: Tensor, block: Block, turn: Turn, floors: Floors) -> tuple[Tensor, 
     qkv = linear(rms(x, block.before, floors.hidden), block.qkv).view(x.shape[0], -1, dim)
     heads = 2 * both - qkv.shape[1]
     qk = rms(qkv[:, :both], block.heads, floors.head)
-    qk = torch.addcmul(qk * turn.cosine, qk.roll([dim // 2], [-1]), turn.sine)
+    turned = qk.roll([dim // 2], [-1])
+    qk = qk.mul_(turn.cosine).addcmul_(turned, turn.sine)
     return qk[:, :heads], qk[:, heads:], qkv[:, both:]
 
 
@@ -89,7 +90,7 @@ def leave(x: Tensor, seen: Tensor, block: Block, floors: Floors) -> Tensor:
     """What the block hands on, from its input ``x`` and what attention has seen, both 2-d."""
     x = added(x, seen, block.out)
     gate, up = linear(rms(x, block.after, floors.hidden), block.gate_up).chunk(2, -1)
-    return added(x, F.silu(gate).mul_(up), block.down)
+    return added(x, F.silu(gate, inplace=True).mul_(up), block.down)
 
 
 def softmax(scores: Tensor) -> Tensor:
