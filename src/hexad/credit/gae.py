@@ -29,7 +29,7 @@ def gae(
     skipped: SAO, arXiv 2607.07508.
     """
     check_unit(gamma=gamma, policy=policy, critic=critic)
-    same = isinstance(policy, float | int) and policy == critic
+    same = not isinstance(policy, Tensor) and not isinstance(critic, Tensor) and policy == critic
     advantage, target = torch.empty_like(clock.reward), torch.empty_like(clock.reward)
     actor, own = Sweep(), Sweep()
     for part in chunks(len(advantage)):

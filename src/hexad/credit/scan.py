@@ -50,6 +50,7 @@ class Sweep:
 
     def __init__(self) -> None:
         self._behind = torch.zeros(1, dtype=torch.float64)
+        self._space = torch.empty((2, 0, 0), dtype=torch.float64)
 
     def __call__(self, x: Tensor, a: Tensor, y: Tensor) -> None:
         """Write the ``y`` of the chunk before the one that was given last; float64 [m] each."""
@@ -58,9 +59,11 @@ class Sweep:
             x, a = (torch.cat((v.new_zeros(pad), v)) for v in (x, a))
         blocks = len(x) // BLOCK
         # Row j holds the j-th element of every block, so that one step advances all blocks.
-        total, decay = (
-            v.view(blocks, BLOCK).t().clone(memory_format=torch.contiguous_format) for v in (x, a)
-        )
+        if self._space.shape[2] != blocks:
+            self._space = torch.empty((2, BLOCK, blocks), dtype=torch.float64)
+        total, decay = self._space.unbind(0)
+        total.copy_(x.view(blocks, BLOCK).t())
+        decay.copy_(a.view(blocks, BLOCK).t())
         totals, decays = total.unbind(0), decay.unbind(0)
         for j in range(BLOCK - 2, -1, -1):
             totals[j].addcmul_(decays[j], totals[j + 1])
