@@ -308,18 +308,19 @@ def _world(
     if recipe.feedback.source == "verifier":
         judge = verifier(recipe.feedback.verifier, tasks)
         feedback = Feedback(judge, mapping(recipe.feedback.mapping))
+    chat = policy.chat(tasks.tools)
     identity = PolicyIdentity(
         policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
     )
     return World(
         engine=engine,
-        chat=policy.chat(tasks.tools),
+        chat=chat,
         family=tasks,
         policy=identity,
         stop_ids=policy.stop_ids,
         lineage=lineage,
         feedback=feedback,
-        sampling=recipe.policy.sampling.build(),
+        sampling=policy.behaviour(recipe.policy.sampling.build(), chat),
         limits=recipe.task.limits,
         retries=recipe.data.retries,
     )
@@ -353,6 +354,7 @@ def _needs(recipe: Recipe, world: World, lineage: Lineage) -> Callable[[int], Ne
             learner_version=version,
             lineage=lineage.digests if lag == 0 else None,
             expected=expected,
+            support=not world.sampling.full_support if recipe.data.regime == "online" else None,
         )
         wanted: dict[str, Any] = dict(record.needs)
         return replace(demands, **wanted)

@@ -1,14 +1,19 @@
 """What the tool-call grammar lets through, and what a matcher says of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hexad.contract.faults import UserError
 from hexad.contract.messages import Message, Role, ToolCall, ToolSchema
+from hexad.contract.sampling import Sampling
+from hexad.policy import builtin
 from hexad.policy.builtin import tokenizer
 from hexad.policy.grammar import Grammars, tool_call_grammar
 from hexad.policy.load import load_policy
 from hexad.policy.syntax import ToolSyntax
+from hexad.policy.transforms import MAX_SUPPORT
 
 TOOLS = (
     ToolSchema(
@@ -149,3 +154,23 @@ def test_a_stuck_matcher_allows_nothing():
 def test_a_text_that_is_no_grammar_is_refused():
     with pytest.raises(UserError, match="the grammar cannot be read"):
         Grammars(tokenizer(), 512, (0, 2)).matcher("root ::= 1", (0, 2))
+
+
+def test_a_recipe_names_the_tool_calls_of_its_task():
+    named = POLICY.behaviour(Sampling(0.7, 40, grammar="tool_calls"), TURN)
+    assert named == Sampling(0.7, 40, grammar=GRAMMAR)
+    own = Sampling(grammar="start: /[0-9]+/")
+    assert POLICY.behaviour(own, TURN) == own
+    assert POLICY.behaviour(Sampling(), TURN) == Sampling()
+
+
+def test_what_a_recipe_cannot_have_is_refused_before_the_first_rollout():
+    with pytest.raises(UserError, match="offers no tools"):
+        POLICY.behaviour(Sampling(grammar="tool_calls"), POLICY.chat(()))
+    with pytest.raises(UserError, match="the grammar cannot be read"):
+        POLICY.behaviour(Sampling(grammar="root ::= 1"), TURN)
+    with pytest.raises(UserError, match="greedy"):
+        POLICY.behaviour(Sampling(top_k=1), TURN)
+    large = replace(POLICY, model=builtin.model("tiny", vocabulary=MAX_SUPPORT + 1, seed=0))
+    with pytest.raises(UserError, match="can be recorded"):
+        large.behaviour(Sampling(grammar="tool_calls"), TURN)

@@ -1,6 +1,7 @@
 import pytest
 
 from hexad.contract.faults import UserError
+from hexad.contract.sampling import Sampling
 from hexad.recipe.load import load
 from hexad.recipe.methods import METHODS
 from hexad.recipe.validate import validate
@@ -22,9 +23,9 @@ CASES = [
     ("grpo", ["data.group_size=1"], "data.group_size"),
     ("dr_grpo", ["data.group_size=1"], "data.group_size"),
     ("grpo", ["policy.sampling.temperature=0"], "policy.sampling.temperature"),
-    ("grpo", ["policy.sampling.top_k=5"], "policy.sampling.top_k"),
-    ("grpo", ["policy.sampling.top_p=0.9"], "policy.sampling.top_p"),
-    ("grpo", ["policy.sampling.min_p=0.1"], "policy.sampling.min_p"),
+    ("grpo", ["policy.sampling.top_k=1"], "policy.sampling.top_k"),
+    ("grpo", ["policy.sampling.top_p=0"], "policy.sampling.top_p"),
+    ("grpo", ["policy.sampling.min_p=1"], "policy.sampling.min_p"),
     ("grpo", ["update.surrogate=nll"], "update.surrogate"),
     ("sft", ["update.surrogate=plain"], "feedback.source"),
     ("sft", ["feedback.source=verifier"], "update.surrogate"),
@@ -191,3 +192,12 @@ def test_sound_departures_from_a_preset_are_accepted(tmp_path, method, overrides
     path = tmp_path / "r.yaml"
     path.write_text(HEADS[method])
     load(path, overrides)
+
+
+def test_a_cut_distribution_is_a_valid_choice(tmp_path):
+    cuts = "{temperature: 0.8, top_k: 50, top_p: 0.9, min_p: 0.02, grammar: tool_calls}"
+    for name in ("grpo", "sft", "rloo"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(HEADS[name])
+        recipe = load(path, [f"policy.sampling={cuts}"])
+        assert recipe.policy.sampling.build() == Sampling(0.8, 50, 0.9, 0.02, "tool_calls")

@@ -18,11 +18,13 @@ from transformers import PreTrainedTokenizerBase
 from hexad.contract.arrays import Bools
 from hexad.contract.faults import UserError
 from hexad.contract.messages import ToolSchema
+from hexad.policy.chat import Chat
 from hexad.policy.syntax import ToolSyntax
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
+TOOL_CALLS = "tool_calls"
 WHERE = "policy.sampling.grammar"
 _ANY = r"(.|\n)"
 _JSON = {
@@ -104,6 +106,17 @@ class Matcher:
     def error(self) -> str:
         """What llguidance says of a matcher that is stuck; empty for one that is not."""
         return self._made.get_error()
+
+
+def written(name: str, chat: Chat, tokenizer: PreTrainedTokenizerBase) -> str:
+    """The grammar that a recipe names: ``tool_calls`` of ``chat``, or the text itself."""
+    if name != TOOL_CALLS:
+        return name
+    if chat.syntax is None:
+        raise UserError(
+            "the environment offers no tools", where=WHERE, fix="leave the grammar out: null"
+        )
+    return tool_call_grammar(chat.tools, chat.syntax, tokenizer)
 
 
 def tool_call_grammar(

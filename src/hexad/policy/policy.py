@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,8 +13,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hexad.contract.digest import digest
 from hexad.contract.messages import ToolSchema
+from hexad.contract.sampling import Sampling
+from hexad.policy import grammar
 from hexad.policy.chat import Chat
 from hexad.policy.quiet import quiet
+from hexad.policy.transforms import require_replayable
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,21 @@ class Policy:
     def chat(self, tools: tuple[ToolSchema, ...]) -> Chat:
         """The conversation form for ``tools``. Raises ``UserError`` for a template without them."""
         return Chat(self.tokenizer, tools, self.stop_ids)
+
+    def behaviour(self, sampling: Sampling, chat: Chat) -> Sampling:
+        """``sampling`` with its grammar written out, as engines take it.
+
+        Raises ``UserError`` for a distribution that this model's rollouts could not record, and for
+        a grammar that cannot be read.
+        """
+        head = self.model.get_output_embeddings()
+        rows = len(self.tokenizer) if head is None else int(head.weight.shape[0])
+        require_replayable(sampling, vocabulary=rows)
+        if sampling.grammar is None:
+            return sampling
+        text = grammar.written(sampling.grammar, chat, self.tokenizer)
+        grammar.Grammars(self.tokenizer, rows, self.stop_ids).matcher(text, self.stop_ids)
+        return replace(sampling, grammar=text)
 
     def lineage(self) -> str:
         """Digest of the weights; see :func:`weights_digest`."""

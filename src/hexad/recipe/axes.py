@@ -76,10 +76,13 @@ class SamplingSpec(Axis):
     """Keep the smallest set with this probability; 1 keeps all."""
     min_p: Fraction = 0.0
     """Drop tokens below this share of the likeliest; 0 keeps all."""
+    grammar: str | None = None
+    """``tool_calls``: a turn is text, or calls of the task's tools with arguments that fit. Any
+    other text is a Lark grammar as llguidance reads it. It cuts first; ``null`` allows all."""
 
     def build(self) -> Sampling:
-        """The contract type."""
-        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p)
+        """The contract type, with the grammar as it is named here."""
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.grammar)
 
 
 class PolicySpec(Axis):

@@ -70,8 +70,8 @@ def sampling(recipe: Recipe) -> Iterator[Problem]:
     if sampling.temperature <= 0:
         reason = "at temperature 0 nothing is sampled: log-probs and ratios have no meaning"
         yield Problem("policy.sampling.temperature", reason, "use temperature: 1.0")
-    inert = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    for key, value in inert.items():
-        if getattr(sampling, key) != value:
-            reason = f"{key} cannot be replayed by the learner yet, so ratios would be wrong"
-            yield Problem(f"policy.sampling.{key}", reason, f"use {key}: {value}")
+    greedy = {"top_k": (1, 0), "top_p": (0.0, 1.0), "min_p": (1.0, 0.0)}
+    for key, (alone, whole) in greedy.items():
+        if getattr(sampling, key) == alone:
+            reason = "it keeps one token at every place: greedy rollouts have no usable ratio"
+            yield Problem(f"policy.sampling.{key}", reason, f"use {key}: {whole}, which keeps all")
