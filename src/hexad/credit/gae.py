@@ -84,4 +84,5 @@ def n_step(clock: Clock, value: Tensor, *, gamma: float, n: int) -> Tensor:
 
 
 def _residual(clock: Clock, value: Tensor, now: Tensor, gamma: float, part: slice = ALL) -> Tensor:
-    return at_successor(clock, value, now, part).mul_(gamma).add_(clock.reward[part]).sub_(now)
+    after = at_successor(clock, value, now, part)
+    return torch.add(clock.reward[part], after, alpha=gamma).sub_(now)

@@ -45,10 +45,11 @@ def at_successor(clock: Clock, value: Tensor, now: Tensor, part: slice = ALL) ->
     at = ends.nonzero().squeeze(1)
     successor = clock.successor[part][at]
     found = read(clock, value, successor.clamp_min(0)).masked_fill_(successor == TERMINAL, 0.0)
+    _finite(found)
     after = torch.empty_like(now)
     after[:-1] = now[1:]
     after[at] = found
-    return _finite(after)
+    return after
 
 
 def carry(clock: Clock, factor: float | Tensor, part: slice = ALL) -> Tensor:
