@@ -75,10 +75,10 @@ def test_geometric_is_closed():
 
 
 def test_k3_rejects_by_the_mean():
-    """(w - 1) - log w at w = 2 is .306853 and at w = .5 .193147: mean .25."""
-    log, pairs = tensor(2.0, 0.5, 1.0, 1.0).log(), ints(0, 0, 1, 1)
-    assert correction.k3(log, pairs, EVERY, 0.2501).keep.tolist() == [True] * 4
-    found = correction.k3(log, pairs, EVERY, 0.2499)
+    """(w - 1) - log w at w = 3 is .901388 and at 1 it is 0: mean .450694."""
+    log, pairs = tensor(3.0, 1.0, 1.0, 1.0).log(), ints(0, 0, 1, 1)
+    assert correction.k3(log, pairs, EVERY, 0.4507).keep.tolist() == [True] * 4
+    found = correction.k3(log, pairs, EVERY, 0.4506)
     assert found.keep.tolist() == [False, False, True, True]
     assert found.weight.tolist() == [0.0, 0.0, 1.0, 1.0]
 
@@ -165,8 +165,10 @@ def test_nothing_carries_a_gradient():
 
 
 def test_dropped_is_weight_zero_and_extremes_are_finite():
-    log = torch.tensor([50.0, -50.0, 50.0, -50.0])
+    log = torch.tensor([50.0, -50.0, 1e4, -1e4])
     units = ints(0, 1, 2, 3)
+    uncapped = correction.tis(log, math.inf).weight
+    assert torch.isfinite(uncapped).all()
     for name, found in cases(log, -torch.ones(4), units, EVERY).items():
         assert torch.isfinite(found.weight).all(), name
         assert found.weight.dtype == torch.float32 and found.keep.dtype == torch.bool

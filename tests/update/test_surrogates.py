@@ -211,6 +211,10 @@ def test_token_clip_bounds_the_log_ratio():
 def test_token_clip_sides():
     below, above = apart(tensor(-0.3, 0.3), 0.2, 0.4)
     assert (below.tolist(), above.tolist()) == ([True, False], [False, False])
+    gradient = coefficient(
+        lambda x: surrogate.token_clip(x, tensor(1, 1), 0.2, 0.4, 1e-9), [math.exp(-0.3), 1.35]
+    )
+    assert gradient == pytest.approx([0.0, -1.35], abs=1e-8)
 
 
 # -- invariants ------------------------------------------------------------------------------
