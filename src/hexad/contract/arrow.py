@@ -70,7 +70,8 @@ _COLUMNS: list[pa.Field] = [
     pa.field("step", pa.int64()),
     *_required(episode_id=pa.string(), task_id=pa.string(), group_id=pa.string()),
     *_required(member=pa.int64(), split=pa.string(), environment=pa.string()),
-    *_required(initial_state=pa.string(), seed=pa.uint64(), actor=pa.string()),
+    *_required(initial_state=pa.string(), states=_list(pa.string())),
+    *_required(seed=pa.uint64(), actor=pa.string()),
     *_required(attempt=pa.int64()),
     pa.field(
         "ending",
@@ -103,7 +104,12 @@ _COLUMNS: list[pa.Field] = [
 SCHEMA = pa.schema(_COLUMNS, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 """Columns of a part. ``step`` is null outside a store, supports for the full vocabulary."""
 _OLDER = {
-    1: pa.schema([*_COLUMNS[:-1], pa.field("segments", _list(pa.struct(_SEGMENT_1)), False)]),
+    1: pa.schema(
+        [
+            *(field for field in _COLUMNS[:-1] if field.name != "states"),
+            pa.field("segments", _list(pa.struct(_SEGMENT_1)), False),
+        ]
+    ),
 }
 """The columns of earlier schema versions; their files are read, and rewritten in the new form."""
 
@@ -180,6 +186,10 @@ def upgraded(table: pa.Table) -> pa.Table:
         column = pa.chunked_array(chunks, SCHEMA.field("segments").type)
         place = table.column_names.index("segments")
         table = table.set_column(place, SCHEMA.field("segments"), column)
+    if "initial_state" in table.column_names:  # nobody recorded the states of the turns
+        field = SCHEMA.field("states")
+        none = pa.array([[]] * len(table), field.type)
+        table = table.add_column(table.column_names.index("initial_state") + 1, field, none)
     return table.replace_schema_metadata(metadata | {VERSION_KEY: str(SCHEMA_VERSION)})
 
 
@@ -199,6 +209,7 @@ def _facts(episode: Episode) -> dict[str, Any]:
     names = ("episode_id", "task_id", "group_id", "member", "split", "environment")
     return {name: getattr(episode, name) for name in names} | {
         "initial_state": episode.initial_state,
+        "states": list(episode.states),
         "seed": episode.seed,
         "actor": episode.actor,
         "attempt": episode.attempt,

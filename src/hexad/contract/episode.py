@@ -58,6 +58,8 @@ class Episode:
     empty when the episode was not scored. ``verdict`` is ``None`` until a verifier has judged.
     ``environment`` is the environment's name. ``faults`` keeps every fault, also those that a
     retry overcame; ``attempt`` is the number of the attempt that is stored (0 is the first).
+    ``states`` are the environment's digests of the state that each assistant turn began in, the
+    first one included; empty where the environment names none.
     """
 
     episode_id: str
@@ -78,6 +80,7 @@ class Episode:
     faults: tuple[FaultRecord, ...] = ()
     costs: Costs = Costs()
     times: Times = Times()
+    states: tuple[str, ...] = ()
 
     @property
     def faulted(self) -> bool:

@@ -16,6 +16,7 @@ from hexad.credit.clock import Clock, Tokens, clock
 from hexad.credit.gae import adaptive, gae
 from hexad.credit.group_relative import dr_grpo, grpo, reinforce, rloo, usable
 from hexad.credit.reward_to_go import reward_to_go
+from hexad.credit.step_groups import gigpo
 from hexad.credit.values import Estimate
 from hexad.credit.vtrace import vtrace
 from hexad.credit.whiten import whiten
@@ -91,6 +92,39 @@ def _vtrace(asked: Question) -> Estimate:
     )
 
 
+def _gigpo(asked: Question) -> Estimate:
+    spec, steps = asked.spec, asked.clock
+    assert spec.omega is not None
+    advantage = gigpo(
+        steps,
+        asked.batch.episode_group,
+        _states(asked.batch, steps),
+        gamma=spec.gamma,
+        omega=spec.omega,
+        std=spec.std,
+    )
+    return Estimate(advantage, advantage)
+
+
+def _states(batch: Batch, steps: Clock) -> Tensor:
+    """int64 [M]: a number for every state that a turn began in.
+
+    Raises ``ContractViolation`` for an episode whose environment names no states.
+    """
+    codes: dict[str, int] = {}
+    turns = batch.turn[steps.first].tolist()
+    found = []
+    for episode, turn in zip(steps.episode.tolist(), turns, strict=True):
+        known = batch.episodes[episode]
+        if turn >= len(known.states):
+            raise ContractViolation(
+                f"estimator gigpo: episode {known.episode_id} names no state for turn {turn}; its "
+                f"environment {known.environment!r} needs a state_digest"
+            )
+        found.append(codes.setdefault(known.states[turn], len(codes)))
+    return torch.tensor(found, dtype=torch.int64)
+
+
 def _to_go(asked: Question) -> Estimate:
     returns = reward_to_go(asked.clock, gamma=asked.spec.gamma)
     return Estimate(returns, returns)
@@ -100,6 +134,7 @@ CLOCKED: dict[str, Callable[[Question], Estimate]] = {
     "gae": _gae,
     "vtrace": _vtrace,
     "reinforce_pp": _to_go,
+    "gigpo": _gigpo,
 }
 """Estimators on the clock: name -> the function."""
 

@@ -89,6 +89,7 @@ def _episode(attempt: Attempt, ending: Ending, spent: _Spent) -> Episode:
         split=plan.split,
         environment=plan.environment,
         initial_state=attempt.initial_state,
+        states=attempt.states,
         seed=plan.environment_seed(attempt.number),
         segments=segments,
         ending=ending,

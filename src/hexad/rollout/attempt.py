@@ -12,7 +12,7 @@ from hexad.contract.faults import EnvironmentFault, FaultRecord
 from hexad.contract.reward import Reward
 from hexad.environments.protocol import Environment, Step
 from hexad.policy.engine import Completion, Request, Stop
-from hexad.rollout.checks import check_completion, check_start, check_step
+from hexad.rollout.checks import check_completion, check_start, check_state, check_step
 from hexad.rollout.host import Hosts, read
 from hexad.rollout.plan import EpisodePlan
 from hexad.rollout.recorder import Recorder
@@ -44,6 +44,7 @@ class Attempt:
         self.plan, self.world, self.number, self.seat = plan, world, number, seat
         self.recorder = Recorder(seat.actor)
         self.initial_state = "none"
+        self._states: list[str | None] = []
         self.rewards: list[Reward] = []
         self.faults: list[FaultRecord] = []
         self.sampled_tokens = self.observation_tokens = self.tool_calls = 0
@@ -60,6 +61,13 @@ class Attempt:
         except EnvironmentFault:
             return False
         return look is True
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The state that each turn began in; empty where the environment names none."""
+        begun = self._states[: self.recorder.turns]
+        known = tuple(state for state in begun if state is not None)
+        return known if len(known) == self.recorder.turns else ()
 
     async def play(self) -> Ending:
         """Play to the end and return it. Raises the ``Fault`` that stopped the attempt."""
@@ -82,6 +90,7 @@ class Attempt:
         answer = await self._host.call("reset", world.patience.reset, enter)
         start = check_start(answer, world.family.tools)
         self.initial_state = start.state_digest
+        self._states.append(start.state_digest)
         self.recorder.start(world.chat.prompt(start.messages))
 
     async def _turn(self) -> Ending | None:
@@ -96,9 +105,15 @@ class Attempt:
         environment = self._environment
         assert environment is not None
         patience = self.world.patience.step
-        step = check_step(
-            await self._host.call("step", patience, lambda: environment.step(parsed.turn))
-        )
+
+        async def advance() -> tuple[object, object]:
+            stepped = await environment.step(parsed.turn)
+            look = getattr(environment, "state_digest", None)
+            return stepped, look() if look is not None else None
+
+        answer, state = await self._host.call("step", patience, advance)
+        step = check_step(answer)
+        self._states.append(check_state(state))
         self.tool_calls += step.tool_calls
         self.tool_seconds += step.tool_seconds
         self.rewards.extend(step.rewards)

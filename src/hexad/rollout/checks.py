@@ -41,6 +41,13 @@ def check_step(step: object) -> Step:
     return step
 
 
+def check_state(state: object) -> str | None:
+    """``state`` if it is a digest or nothing; else ``EnvironmentFault``."""
+    if state is not None and (not isinstance(state, str) or not state):
+        raise EnvironmentFault(f"state_digest returned {state!r}, neither text nor None")
+    return state
+
+
 def check_completion(completion: Completion, request: Request) -> Completion:
     """``completion`` if it can be recorded; else ``EngineFault``."""
     count = len(completion.ids)

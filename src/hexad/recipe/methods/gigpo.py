@@ -25,7 +25,7 @@ GIGPO = Method(
         "update": {"surrogate": "clip", "clip_low": 0.2, "clip_high": 0.2},
     },
     functions={
-        "credit": "hexad.credit.gigpo:gigpo",
+        "credit": "hexad.credit.step_groups:gigpo",
         "surrogate": "hexad.update.surrogate:clip",
         "reduce": "hexad.update.reduce",
     },
