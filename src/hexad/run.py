@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,9 +17,9 @@ from hexad.contract.events import Event, Sink, WorkLost, ignore
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
-from hexad.environments.protocol import TaskFamily
-from hexad.environments.registry import family
-from hexad.evidence import journal
+from hexad.environments.guard import opened, require_undoable
+from hexad.environments.registry import Origin
+from hexad.evidence import journal, losses
 from hexad.evidence.evaluate import Question
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
@@ -125,11 +125,12 @@ def evaluate(run_dir: Path, split: Split, *, tasks: int | None = None) -> dict[s
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
     asyncio.run(engine.publish(None, found.step))
     lineage = policy.lineage()
-    world = _world(recipe, policy, engine, lambda version: lineage)
     question = Question(split, count, found.step, recipe.run.seed)
     rows = recipe.system.engine_rows
-    evaluate_world(question, _independent(world, recipe), folder=run_dir, rows=rows)
-    asyncio.run(engine.close())
+    with ExitStack() as held:
+        held.callback(lambda: asyncio.run(engine.close()))
+        world = _world(recipe, policy, engine, lambda version: lineage, held)
+        evaluate_world(question, _independent(world, recipe, held), folder=run_dir, rows=rows)
     return journal.rows(run_dir / journal.EVALUATIONS)[-1]
 
 
@@ -141,7 +142,12 @@ def compose(
 
     With several ``ranks`` each process composes its own; rank 0 owns source, books and disk.
     """
-    ranks, watcher = ranks or Single(), watcher or Blind()
+    with ExitStack() as held:
+        yield _wire(recipe, run_dir, watcher or Blind(), ranks or Single(), held)
+
+
+def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: ExitStack) -> Loop:
+    """The loop; ``held`` gets what must be released."""
     if recipe.system.threads is not None:
         torch.set_num_threads(recipe.system.threads)
     policy = _policy(recipe)
@@ -149,9 +155,11 @@ def compose(
     learner = Learner(policy, recipe, ranks, engine.lease())
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
     sink = _both(ledger, watcher)
-    world = _world(recipe, policy, engine, lineage.of)
+    world = _world(recipe, policy, engine, lineage.of, held)
     first = ranks.rank == 0
     source = _source(recipe, world, sink) if first else None
+    if source is not None:
+        held.callback(source.close)
     online = recipe.data.regime == "online"
     loop = Loop(
         Parts(
@@ -167,7 +175,9 @@ def compose(
             logs=(*ledger.logs, run_dir / journal.EVALUATIONS) if first else (),
             source=source,
             store=Store(run_dir / "episodes") if first and online else None,
-            evaluate=_evaluator(recipe, world, run_dir, sink) if first else None,
+            evaluate=_evaluator(recipe, _independent(world, recipe, held), run_dir, sink)
+            if first
+            else None,
             sink=sink if first else ignore,
         )
     )
@@ -175,11 +185,7 @@ def compose(
     registry.register("ledger", ledger)
     registry.register("lineage", lineage)
     registry.register("source", source or Elsewhere())
-    try:
-        yield loop
-    finally:
-        if source is not None:
-            source.close()
+    return loop
 
 
 class Elsewhere:
@@ -240,6 +246,7 @@ def _train_stages(staged: Staged, order: Order) -> dict[str, Any]:
         if order.ranks.rank == 0:
             write(recipe, folder / "recipe.yaml")  # a stage's folder is a run folder of its own
         reason = _train_one(recipe, folder, order, stage.gate)
+        order.ranks.barrier()  # the next stage reads what rank 0 has written
         if reason == INTERRUPTED:
             break
         previous = str(folder)
@@ -274,29 +281,48 @@ def _resume(loop: Loop) -> None:
         for path in parts_.logs:
             path.unlink(missing_ok=True)
         return
-    rewound = checkpoint.resume(found, parts_.registry, logs)
-    if rewound.episodes:
-        lost = WorkLost(parts_.learner.version, rewound.episodes, rewound.sampled_tokens)
-        loop.emit(lost)
+    mark = found.manifest.store
+    if parts_.store is None or mark is None:
+        checkpoint.resume(found, parts_.registry, logs)
+        return
+    with losses.booked(parts_.run_dir, parts_.store, mark.last_step):
+        checkpoint.resume(found, parts_.registry, logs)
+    # What the checkpoint's own ledger knows of was booked before it was written.
+    lost = losses.total(parts_.run_dir) - losses.Loss(**parts_.ledger.killed)
+    if lost.episodes > 0:
+        loop.emit(WorkLost(parts_.learner.version, lost.episodes, lost.sampled_tokens))
 
 
 def _policy(recipe: Recipe) -> Policy:
     dtype = getattr(torch, recipe.system.dtype)
     policy = load_policy(recipe.policy.model, seed=recipe.run.seed, dtype=dtype)
+    for name, weights in policy.model.state_dict().items():
+        if weights.is_floating_point() and not bool(weights.isfinite().all()):
+            raise UserError(
+                f"the weights {name} of {recipe.policy.model} hold NaN or infinity",
+                where="policy.model",
+                fix="use another model, or a checkpoint from before the training diverged",
+            )
     policy.model.to(recipe.system.device)
     return policy
 
 
-def _family(recipe: Recipe) -> TaskFamily:
+def _origin(recipe: Recipe) -> Origin:
     task = recipe.task
     options = {str(split): getattr(task, str(split)).options for split in Split}
-    return family(task.environment, task.options, options, recipe.system.tool_workers)
+    return Origin(task.environment, task.options, options, recipe.system.tool_workers)
 
 
 def _world(
-    recipe: Recipe, policy: Policy, engine: LocalEngine, lineage: Callable[[int], str]
+    recipe: Recipe,
+    policy: Policy,
+    engine: LocalEngine,
+    lineage: Callable[[int], str],
+    held: ExitStack,
 ) -> World:
-    tasks = _family(recipe)
+    tasks = held.enter_context(opened(_origin(recipe).make()))
+    if recipe.data.regime == "online":
+        require_undoable(tasks)
     if recipe.task.limits.context_tokens > policy.max_context:
         raise UserError(
             f"contexts of {recipe.task.limits.context_tokens} tokens do not fit "
@@ -306,8 +332,9 @@ def _world(
         )
     feedback = None
     if recipe.feedback.source == "verifier":
-        judge = verifier(recipe.feedback.verifier, tasks)
+        judge = verifier(recipe.feedback.verifier, tasks, _origin(recipe))
         feedback = Feedback(judge, mapping(recipe.feedback.mapping))
+        held.callback(feedback.close)
     chat = policy.chat(tasks.tools)
     identity = PolicyIdentity(
         policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
@@ -326,10 +353,12 @@ def _world(
     )
 
 
-def _independent(world: World, recipe: Recipe) -> World:
+def _independent(world: World, recipe: Recipe, held: ExitStack) -> World:
     """The world of an evaluation: a verifier object that training never sees."""
-    judge = evaluation_verifier(world.family, recipe.feedback.verifier)
-    return replace(world, feedback=Feedback(judge, mapping(recipe.feedback.mapping)))
+    judge = evaluation_verifier(world.family, recipe.feedback.verifier, _origin(recipe))
+    feedback = Feedback(judge, mapping(recipe.feedback.mapping))
+    held.callback(feedback.close)
+    return replace(world, feedback=feedback)
 
 
 def _source(recipe: Recipe, world: World, sink: Sink) -> Source:
@@ -362,9 +391,7 @@ def _needs(recipe: Recipe, world: World, lineage: Lineage) -> Callable[[int], Ne
     return needs
 
 
-def _evaluator(recipe: Recipe, world: World, run_dir: Path, sink: Sink) -> Evaluator:
-    independent = _independent(world, recipe)
-
+def _evaluator(recipe: Recipe, independent: World, run_dir: Path, sink: Sink) -> Evaluator:
     def run(split: str, tasks: int, version: int) -> float | None:
         question = Question(Split(split), tasks, version, recipe.run.seed)
         rows = recipe.system.engine_rows

@@ -20,7 +20,7 @@ from hexad.environments.options import Options, read_splits
 from hexad.environments.protocol import Demonstration
 from hexad.environments.stream import ExpressionStream
 from hexad.environments.toolbox import ToolBox
-from hexad.environments.tools import Tool, ToolError
+from hexad.environments.tools import Effect, Tool, ToolError
 
 LONGEST = 12
 """Most operations that an expression may have."""
@@ -133,6 +133,11 @@ class ArithmeticFamily:
     def tools(self) -> tuple[ToolSchema, ...]:
         """The one tool."""
         return self._toolbox.schemas
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """The effect class of the tool."""
+        return self._toolbox.effects
 
     def tasks(self, split: Split, count: int, *, offset: int = 0) -> Sequence[Task]:
         """Tasks ``offset`` to ``offset + count``; different unless training has used all up.

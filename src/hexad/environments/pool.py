@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from hexad.contract.faults import ToolFault
-from hexad.environments.process import WorkerProcess
+from hexad.environments.process import TOOL_WORKER, WorkerProcess
 
 
 class WorkerPool:
-    """Idle and busy workers by target. Thread-safe; the caller bounds how many are acquired."""
+    """Idle and busy workers by target. Thread-safe; the caller bounds how many are acquired.
 
-    def __init__(self) -> None:
+    ``module`` is what the workers run, ``variables`` what they see (:class:`WorkerProcess`).
+    """
+
+    def __init__(self, module: str = TOOL_WORKER, variables: Iterable[str] = ()) -> None:
+        self._module, self._variables = module, tuple(variables)
         self._idle: dict[str, list[WorkerProcess]] = {}
         self._busy: set[WorkerProcess] = set()
         self._lock = threading.Lock()
@@ -23,7 +28,7 @@ class WorkerPool:
         return self._closed
 
     def acquire(self, target: str) -> WorkerProcess:
-        """A worker for the tool ``target``, an idle one where there is one."""
+        """A worker for ``target``, an idle one where there is one."""
         with self._lock:
             if self._closed:
                 raise ToolFault("the tools are closed")
@@ -32,7 +37,7 @@ class WorkerPool:
             if worker is not None and not worker.alive:
                 worker.close()
                 worker = None
-            worker = worker or WorkerProcess(target)
+            worker = worker or WorkerProcess(target, self._module, self._variables)
             self._busy.add(worker)
             return worker
 

@@ -10,18 +10,30 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 STARTUP_SECONDS = 60.0
-"""How long a worker may take to import its tool; it is not part of a call's time limit."""
+"""How long a worker may take to start; it is not part of a call's time limit."""
+
+TOOL_WORKER = "hexad.environments.worker"
+"""The module that serves isolated tools."""
+
+PASSED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE"),
+    *("LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHASHSEED"),
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+)
+"""The only environment variables that a worker sees, beside the module path: what a program needs
+to start. Tokens, keys and whatever else the trainer's shell holds stay outside."""
 
 _CHUNK = 65536
 _LARGEST_REPLY = 2**24
+_SHOWN = 100
 
 
 class WorkerFailed(Exception):
-    """The process could not be started or could not import its tool."""
+    """The process could not be started or could not import what it serves."""
 
 
 class WorkerTimeout(Exception):
@@ -33,21 +45,25 @@ class WorkerDied(Exception):
 
 
 class WorkerProcess:
-    """One spawned Python process that runs one isolated tool, a call at a time.
+    """One spawned Python process that serves ``target`` by ``module``, a call at a time.
 
     JSON lines over pipes: nothing is pickled. The process leads its own group, so that a kill also
-    reaches what the tool started. Use from one thread at a time, except :meth:`kill`.
+    reaches what the tool started. It sees the environment variables ``PASSED`` and ``variables``.
+    Use from one thread at a time, except :meth:`kill`.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(
+        self, target: str, module: str = TOOL_WORKER, variables: Iterable[str] = ()
+    ) -> None:
         self.target = target
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        passed = {name: os.environ[name] for name in (*PASSED, *variables) if name in os.environ}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "hexad.environments.worker", target],
+            [sys.executable, "-m", module, target],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**passed, "PYTHONPATH": paths},
             start_new_session=True,
         )
         self._buffer = bytearray()
@@ -63,6 +79,10 @@ class WorkerProcess:
                 return False
             flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, flags) is None
+
+    @property
+    def _shown(self) -> str:
+        return self.target if len(self.target) < _SHOWN else f"{self.target[:_SHOWN]}..."
 
     @property
     def pid(self) -> int:
@@ -106,9 +126,9 @@ class WorkerProcess:
         try:
             reply = self._receive(STARTUP_SECONDS)
         except (WorkerTimeout, WorkerDied) as error:
-            raise WorkerFailed(f"the worker of {self.target} did not start: {error}") from error
+            raise WorkerFailed(f"the worker of {self._shown} did not start: {error}") from error
         if reply.get("ready") is not True:
-            raise WorkerFailed(f"the worker of {self.target} did not start: {reply.get('fault')}")
+            raise WorkerFailed(f"the worker of {self._shown} did not start: {reply.get('fault')}")
         self._ready = True
 
     def _send(self, arguments: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +10,7 @@ from hexad.contract.ending import Ending
 from hexad.contract.messages import AssistantTurn, Message, ToolSchema
 from hexad.contract.reward import Reward
 from hexad.contract.task import Split, Task
+from hexad.environments.tools import Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +124,23 @@ class TaskFamily(Protocol):
 
     def demonstration(self, task: Task) -> Demonstration:
         """The expert's solution of ``task``. Raises ``UserError`` where there is no expert."""
+        ...
+
+
+@runtime_checkable
+class Declaring(Protocol):
+    """A family that says what its tools may change: optional, and needed by whoever guards them."""
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """The effect class of every tool, by name."""
+        ...
+
+
+@runtime_checkable
+class Finite(Protocol):
+    """A family that knows how many tasks it has: optional."""
+
+    def size(self, split: Split) -> int | None:
+        """Number of different tasks of ``split``; ``None`` where they never end."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hexad.contract.faults import UserError
@@ -15,6 +16,20 @@ FAMILIES = {
     "calculator-hard": "hexad.environments.calculator_hard:HardCalculatorFamily",
 }
 """Built-in names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a family is made from, so that another process can make an equal one."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    split_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workers: int = 4
+
+    def make(self) -> TaskFamily:
+        """See :func:`family`."""
+        return family(self.name, self.options, self.split_options, self.workers)
 
 
 def family(

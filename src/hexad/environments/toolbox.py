@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -49,6 +49,11 @@ class ToolBox:
     def live_workers(self) -> int:
         """Number of worker processes that run now."""
         return self._pool.live
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """The effect class of every tool."""
+        return {name: tool.effect for name, tool in self._tools.items()}
 
     def effect(self, name: str) -> Effect | None:
         """The effect class of the tool ``name``, ``None`` if there is no such tool."""

@@ -13,10 +13,15 @@ import os
 import queue
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
 
 from hexad.environments.lookup import load_object
 from hexad.environments.tools import Tool, ToolError
+
+Answer: TypeAlias = Callable[[str], dict[str, Any]]
+"""From a request line to a reply."""
 
 
 def answer(tool: Tool, line: str) -> dict[str, Any]:
@@ -29,7 +34,33 @@ def answer(tool: Tool, line: str) -> dict[str, Any]:
     except ToolError as error:
         return {"error": str(error)}
     except Exception as error:  # noqa: BLE001 - the boundary: any failure of user code is reported
-        return {"fault": f"{type(error).__name__}: {error}"}
+        return fault(error)
+
+
+def fault(error: BaseException) -> dict[str, Any]:
+    """The reply that blames nobody but the code that was run here."""
+    return {"fault": f"{type(error).__name__}: {error}"}
+
+
+def serve(prepare: Callable[[], Answer]) -> None:
+    """Answer requests until standard input closes, with what ``prepare`` makes."""
+    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what user code prints must not look like a reply
+
+    def reply(content: dict[str, Any]) -> None:
+        pipe.write(json.dumps(content) + "\n")
+        pipe.flush()
+
+    try:
+        respond = prepare()
+    except Exception as error:
+        reply(fault(error))
+        raise
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    reply({"ready": True})
+    while True:
+        reply(respond(lines.get()))
 
 
 def _read(lines: queue.SimpleQueue[str]) -> None:
@@ -38,28 +69,16 @@ def _read(lines: queue.SimpleQueue[str]) -> None:
     os._exit(0)
 
 
+def _tool(target: str) -> Answer:
+    found = load_object(target, where=target)
+    if not isinstance(found, Tool):
+        raise TypeError(f"it is a {type(found).__name__}, not a tool")
+    return partial(answer, found)
+
+
 def main(target: str) -> None:
     """Serve the tool ``target`` until standard input closes."""
-    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a tool prints must not look like a reply
-
-    def reply(content: dict[str, Any]) -> None:
-        pipe.write(json.dumps(content) + "\n")
-        pipe.flush()
-
-    try:
-        found = load_object(target, where=target)
-    except Exception as error:
-        reply({"fault": f"{type(error).__name__}: {error}"})
-        raise
-    if not isinstance(found, Tool):
-        reply({"fault": f"it is a {type(found).__name__}, not a tool"})
-        return
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    reply({"ready": True})
-    while True:
-        reply(answer(found, lines.get()))
+    serve(partial(_tool, target))
 
 
 if __name__ == "__main__":

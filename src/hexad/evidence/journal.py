@@ -20,6 +20,8 @@ EVALUATIONS = "evaluation.jsonl"
 """One row a closed-loop evaluation."""
 HIDDEN = "hidden.jsonl"
 """One row a use of the hidden tasks; a resume never rewinds it."""
+LOST = "lost.jsonl"
+"""One row a loss of work by a kill, one when it was dropped; a resume never rewinds it."""
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:

@@ -10,8 +10,10 @@ from hexad.contract.ending import CENSORED, EndingKind
 from hexad.contract.episode import Episode
 from hexad.contract.faults import ContractViolation, Fault, UserError, VerifierFault
 from hexad.contract.messages import Message
+from hexad.contract.reward import Owner, Reward
 from hexad.contract.task import Task
 from hexad.contract.verdict import UNSCORED, Verdict, VerdictStatus
+from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.protocol import RewardMapping, Verifier
 
 _BY_FAULT = {
@@ -39,11 +41,15 @@ def judge(
         reason = _storable(episode.ending.reason)
         return Verdict(status, None, canonical_json({"reason": reason}))
     try:
-        return _checked(_verify(verifier, task, episode, transcript))
+        return require_verdict(_verify(verifier, task, episode, transcript))
     except VerifierFault as fault:
-        cause = fault.__cause__ or fault
-        evidence = {"type": type(cause).__name__, "message": _storable(str(cause))}
-        return Verdict(VerdictStatus.VERIFIER_ERROR, None, canonical_json(evidence))
+        return _failed(fault)
+
+
+def _failed(fault: VerifierFault) -> Verdict:
+    cause = fault.__cause__ or fault
+    evidence = {"type": type(cause).__name__, "message": _storable(str(cause))}
+    return Verdict(VerdictStatus.VERIFIER_ERROR, None, canonical_json(evidence))
 
 
 def _storable(text: str) -> str:
@@ -62,17 +68,56 @@ def _verify(
         raise VerifierFault(f"{type(error).__name__}: {error}") from error
 
 
-def _checked(verdict: Verdict) -> Verdict:
-    """``verdict`` if it is one; a scored status has a score in [0, 1], an unscored one has none."""
+def require_verdict(verdict: object) -> Verdict:
+    """``verdict`` if it can be stored; a scored status has a score in [0, 1], others have none.
+
+    Raises ``VerifierFault`` for anything else.
+    """
     if not isinstance(verdict, Verdict):
         raise VerifierFault(f"the verifier returned a {type(verdict).__name__}")
-    if verdict.status in UNSCORED:
-        legal = verdict.score is None
+    status, score = verdict.status, verdict.score
+    if not isinstance(status, VerdictStatus):
+        raise VerifierFault(f"the verifier returned the status {status!r}")
+    if not _text(verdict.evidence):
+        raise VerifierFault(f"the evidence of a verdict is {verdict.evidence!r}, not JSON text")
+    if status in UNSCORED:
+        legal = score is None
     else:
-        legal = verdict.score is not None and 0.0 <= verdict.score <= 1.0
-    if not legal or (verdict.score is not None and not math.isfinite(verdict.score)):
-        raise VerifierFault(f"the verdict {verdict.status} has the score {verdict.score}")
+        legal = type(score) in (int, float) and score is not None and 0.0 <= score <= 1.0
+    if not legal:
+        raise VerifierFault(f"the verdict {status} has the score {score!r}")
     return verdict
+
+
+def _rewards(mapping: RewardMapping, verdict: Verdict, episode: Episode) -> tuple[Reward, ...]:
+    """What ``mapping`` makes of ``verdict``. Raises ``VerifierFault`` if it raises or is junk."""
+    try:
+        rewards = mapping.rewards(verdict, episode)
+    except (Fault, UserError, ContractViolation):
+        raise
+    except Exception as error:  # noqa: BLE001 - the boundary to user code, told as a fault
+        text = f"the reward mapping raised {type(error).__name__}: {error}"
+        raise VerifierFault(text) from None
+    if not isinstance(rewards, tuple):
+        raise VerifierFault(f"the reward mapping returned a {type(rewards).__name__}, not a tuple")
+    for reward in rewards:
+        good = isinstance(reward, Reward) and _text(reward.component)
+        if not good or not isinstance(reward.owner, Owner) or not _finite(reward.value):
+            raise VerifierFault(f"the reward mapping returned {reward!r}")
+    return rewards
+
+
+def _text(value: object) -> bool:
+    """Whether ``value`` is text that can be stored."""
+    return isinstance(value, str) and value == value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _finite(value: object) -> bool:
+    """Whether ``value`` is a number with a finite float64."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +135,19 @@ class Feedback:
     def apply(self, task: Task, episode: Episode, transcript: tuple[Message, ...]) -> Episode:
         """``episode`` with its verdict and its raw reward components.
 
-        Where nothing was scored there are no rewards, also none that the environment gave.
+        Where nothing was scored there are no rewards, also none that the environment gave. A
+        mapping that raises or returns junk leaves the episode unscored, as a verifier does.
         """
         verdict = judge(self.verifier, task, episode, transcript)
         if verdict is None or not verdict.scored:
             return replace(episode, verdict=verdict, rewards=())
-        rewards = self.mapping.rewards(verdict, episode)
+        try:
+            rewards = _rewards(self.mapping, verdict, episode)
+        except VerifierFault as fault:
+            return replace(episode, verdict=_failed(fault), rewards=())
         return replace(episode, verdict=verdict, rewards=(*episode.rewards, *rewards))
+
+    def close(self) -> None:
+        """End the processes of a verifier that has any."""
+        if isinstance(self.verifier, IsolatedVerifier):
+            self.verifier.close()

@@ -13,7 +13,13 @@ from hexad.contract.verdict import Verdict
 
 @runtime_checkable
 class Verifier(Protocol):
-    """Judges a finished episode. Raises ``VerifierFault`` when it fails itself."""
+    """Judges a finished episode. Raises ``VerifierFault`` when it fails itself.
+
+    One that is named as ``package.module:object`` works in processes of its own, made there again
+    from the recipe: it must judge by what it is shown and by what is in the task. It may declare
+    ``timeout``, the seconds that one judgement may take before it is stopped, and ``variables``,
+    the names of environment variables that it needs there.
+    """
 
     @property
     def digest(self) -> str:

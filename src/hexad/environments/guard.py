@@ -1,0 +1,66 @@
+"""What a family may not do, and when it is let go."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hexad.contract.faults import UserError
+from hexad.environments.protocol import Declaring, TaskFamily
+from hexad.environments.tools import Effect
+
+CLOSE_SECONDS = 5.0
+"""How long a family may take to close."""
+
+
+def require_undoable(family: TaskFamily) -> None:
+    """Raise ``UserError`` if ``family`` declares a tool whose effect cannot be undone.
+
+    A policy that still learns calls whatever it is offered. That takes a sandbox and hard gates
+    around such a tool, and there are none yet. A family that declares nothing passes.
+    """
+    declared = family.effects if isinstance(family, Declaring) else {}
+    found = sorted(name for name, effect in declared.items() if effect is Effect.IRREVERSIBLE)
+    if found:
+        tools = ", ".join(repr(name) for name in found)
+        raise UserError(
+            f"{family.name} declares {tools} irreversible: a policy in training would really do "
+            "it, and Hexad has no sandbox and no hard gates yet that could hold it back",
+            where="task.environment",
+            fix="replace the tool by a simulated one whose effect a reset undoes, or train on "
+            "stored episodes (data.regime: fixed)",
+        )
+
+
+@contextmanager
+def opened(family: TaskFamily, seconds: float = CLOSE_SECONDS) -> Iterator[TaskFamily]:
+    """``family``, closed at the end if it has a ``close``, also after an error.
+
+    What was trained is whole by then, so a ``close`` that raises or hangs is only told.
+    """
+    try:
+        yield family
+    finally:
+        _close(family, seconds)
+
+
+def _close(family: TaskFamily, seconds: float) -> None:
+    failures: list[str] = []
+
+    def work() -> None:
+        try:
+            close = getattr(family, "close", None)
+            if callable(close):
+                close()
+        except BaseException as error:  # noqa: BLE001 - the boundary to user code
+            failures.append(f"raised {type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=work, daemon=True, name="close")
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        failures.append(f"took longer than {seconds:g} s")
+    for failure in failures:
+        warnings.warn(f"closing the family {family.name} {failure}", RuntimeWarning, stacklevel=3)

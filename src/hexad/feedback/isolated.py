@@ -1,0 +1,84 @@
+"""A verifier of the user's in processes of its own, with a time limit that stops the work."""
+
+from __future__ import annotations
+
+import threading
+
+from hexad.contract.episode import Episode
+from hexad.contract.faults import ToolFault, UserError, VerifierFault
+from hexad.contract.messages import Message
+from hexad.contract.task import Task
+from hexad.contract.verdict import Verdict
+from hexad.environments.pool import WorkerPool
+from hexad.environments.process import WorkerDied, WorkerFailed, WorkerProcess, WorkerTimeout
+from hexad.environments.registry import Origin
+from hexad.feedback.protocol import Verifier
+from hexad.feedback.wire import pack_origin, pack_request, unpack_verdict
+
+TIMEOUT = 60.0
+"""Seconds that one judgement may take where the verifier declares no ``timeout``."""
+WORKER = "hexad.feedback.worker"
+"""The module that serves a verifier."""
+
+
+class IsolatedVerifier:
+    """Lets worker processes judge by the verifier ``name``; ``made`` is the same one, made here.
+
+    Thread-safe. At most ``origin.workers`` judgements run at once; one that takes longer than the
+    limit is killed. ``close`` ends the processes.
+    """
+
+    def __init__(self, name: str, made: Verifier, origin: Origin) -> None:
+        self._name, self._target = name, pack_origin(origin, name)
+        self._digest = made.digest
+        self._limit = _declared_limit(name, made)
+        self._pool = WorkerPool(WORKER, tuple(getattr(made, "variables", ())))
+        self._slots = threading.BoundedSemaphore(origin.workers)
+
+    @property
+    def digest(self) -> str:
+        """The verifier's own digest."""
+        return self._digest
+
+    @property
+    def live_workers(self) -> int:
+        """Number of processes that run now."""
+        return self._pool.live
+
+    def verify(self, task: Task, episode: Episode, transcript: tuple[Message, ...]) -> Verdict:
+        """The verdict. Raises ``VerifierFault`` for a failure, a crash, junk or a time-out."""
+        request = pack_request(task, episode, transcript)
+        with self._slots:
+            worker = self._acquire()
+            try:
+                return unpack_verdict(worker.call(request, self._limit))
+            except WorkerTimeout:
+                text = f"{self._name} took longer than {self._limit:g} s and was stopped"
+                raise VerifierFault(text) from None
+            except WorkerDied as error:
+                raise VerifierFault(f"the process of {self._name} crashed: {error}") from None
+            except WorkerFailed as error:
+                raise VerifierFault(str(error)) from None
+            finally:
+                self._pool.release(worker, reuse=True)
+
+    def close(self) -> None:
+        """Kill every process; a judgement that still runs is a fault."""
+        self._pool.close()
+
+    def _acquire(self) -> WorkerProcess:
+        try:
+            return self._pool.acquire(self._target)
+        except ToolFault:
+            raise VerifierFault(f"{self._name} is closed") from None
+
+
+def _declared_limit(name: str, made: Verifier) -> float:
+    declared = getattr(made, "timeout", TIMEOUT)
+    if isinstance(declared, bool) or not isinstance(declared, int | float) or not declared > 0:
+        raise UserError(
+            f"the time limit of {name} is {declared!r}",
+            where="feedback.verifier",
+            fix="let its attribute timeout be a positive number of seconds, or leave it out",
+        )
+    return float(declared)
