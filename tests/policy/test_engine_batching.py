@@ -7,11 +7,24 @@ import asyncio
 import numpy as np
 import pytest
 import torch
-from engine_bench import VOCABULARY, alone, bits, forward, policy_of, qwen, ragged, request, run
+from engine_bench import (
+    VOCABULARY,
+    alone,
+    bits,
+    forward,
+    policy_of,
+    qwen,
+    ragged,
+    request,
+    run,
+    worst,
+)
 
 from hexad.contract.faults import ContractViolation, EngineFault, UserError
 from hexad.contract.sampling import Sampling
+from hexad.policy.decode import compiled, decode
 from hexad.policy.engine import DrawKey, Engine, Stop
+from hexad.policy.lean import Lean
 from hexad.policy.local import LocalEngine
 
 
@@ -22,6 +35,42 @@ def test_a_request_gets_the_same_bits_alone_and_in_company(count: int) -> None:
     done = run(LocalEngine(policy, rows=128), requests)
     picked = range(0, count, max(1, count // 6))
     assert bits([done[i] for i in picked]) == bits([alone(policy, requests[i]) for i in picked])
+
+
+@pytest.mark.parametrize("count", [1, 5, 33])
+def test_large_weights_are_read_where_they_lie_with_the_same_bits_in_company(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hexad.policy.qwen._SMALL", 0)
+    model = qwen()
+    policy, requests = policy_of(model), ragged(count)
+    done = run(LocalEngine(policy, rows=64), requests)
+    picked = range(0, count, max(1, count // 4))
+    assert bits([done[i] for i in picked]) == bits([alone(policy, requests[i]) for i in picked])
+    assert worst(model, requests, done) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("least", "sizes"),
+    [
+        (4, {1: 4, 4: 4, 5: 8, 9: 12, 16: 16, 17: 24, 25: 32, 33: 48, 65: 96, 99: 99}),
+        (16, {1: 16, 16: 16, 17: 32, 33: 48, 49: 64, 65: 96, 99: 99}),
+    ],
+)
+def test_batches_have_few_sizes(least: int, sizes: dict[int, int]) -> None:
+    backend = Lean(qwen(), 99)
+    backend._net.rows = least
+    backend._kv.reserve(99, 64, 99)
+    assert {rows: backend._bucket(rows) for rows in sizes} == sizes
+
+
+def test_the_compiled_step_has_the_bits_of_the_plain_one() -> None:
+    """Other devices take the plain one."""
+    policy, requests = policy_of(qwen(attention_bias=True)), ragged(20)
+    plain = LocalEngine(policy, rows=16)
+    assert plain._backend._decode is compiled()
+    plain._backend._decode = decode
+    assert bits(run(plain, requests)) == bits(run(LocalEngine(policy, rows=16), requests))
 
 
 def test_fewer_rows_than_requests_only_queue() -> None:

@@ -14,8 +14,6 @@ from hexad.policy.kv import KeyValues
 from hexad.policy.qwen import Qwen
 from hexad.policy.slots import Place, Slots
 
-_ROWS = 16
-"""Fewest rows of a matrix product: with fewer, the kernels round differently."""
 _CHUNK = 256
 """Most new tokens of one context in one pass."""
 _BATCH_TOKENS = 512
@@ -35,7 +33,7 @@ class Lean:
         self._net = Qwen(model)
         self._kv = KeyValues(self._net.shape, self._net.dtype, self._net.device)
         self._decode = compiled() if self._net.device.type == "cpu" else decode
-        self._limit = max(slots, _ROWS)
+        self._limit = max(slots, self._net.rows)
         self._slots = Slots(self._limit)
         self._slot_of: Index = np.zeros(0, np.int64)
 
@@ -100,7 +98,7 @@ class Lean:
             self._kv.erase(slot)
 
     def _reserve(self, slots: int, columns: int) -> None:
-        self._kv.reserve(max(slots, _ROWS), columns, self._limit)
+        self._kv.reserve(max(slots, self._net.rows), columns, self._limit)
         self._net.reach(self._kv.columns)
 
     def _share(self, places: list[Place]) -> None:
@@ -117,8 +115,8 @@ class Lean:
         Contexts that lie too far apart are moved together first.
         """
         slots = self._slot_of[lanes]
-        low, small = int(slots.min()), _bucket(len(lanes), self._kv.slots)
-        rows = _bucket(int(slots.max()) + 1 - low, self._kv.slots)
+        low, small = int(slots.min()), self._bucket(len(lanes))
+        rows = self._bucket(int(slots.max()) + 1 - low)
         first = min(low, self._kv.slots - rows)
         if small >= rows:
             return first, rows
@@ -133,13 +131,21 @@ class Lean:
         self._slot_of[lanes[outside]] = free
         return first, small
 
+    def _bucket(self, rows: int) -> int:
+        """The fixed batch size for ``rows``: multiples of 4 to 16, of 8 to 32, of 16 to 64, ...
+
+        Never fewer than the model needs to round alike, nor more than there are slots.
+        """
+        step = max(self._net.rows, 1 << max(0, (rows - 1).bit_length() - 2))
+        return min(-(-rows // step) * step, self._kv.slots)
+
     def _prefill(self, asks: list[Ask], places: list[Place]) -> torch.Tensor:
         """Run the uncached tokens of each prompt; return logits after its last one."""
-        device = self._kv.device
+        device, rows = self._kv.device, self._net.rows
         lengths = [len(ask.ids) - place.start for ask, place in zip(asks, places, strict=True)]
-        batch, width = len(asks), max(max(lengths), -(-_ROWS // len(asks)), 2)
+        batch, width = len(asks), max(max(lengths), -(-rows // len(asks)), 2)
         if width > _CHUNK:
-            width = -(-width // _ROWS) * _ROWS
+            width = -(-width // rows) * rows
         ids = np.zeros((batch, width), np.int64)
         positions = np.zeros((batch, width), np.int64)
         real = np.zeros((batch, width), np.bool_)
@@ -148,7 +154,7 @@ class Lean:
             positions[row, :length] = np.arange(place.start, len(ask.ids))
             real[row, :length] = True
         slots = torch.tensor([place.slot for place in places], device=device)
-        owner = torch.arange(max(batch, _ROWS), device=device) % batch
+        owner = torch.arange(max(batch, rows), device=device) % batch
         last = torch.tensor(lengths, device=device)[owner] - 1
         final: torch.Tensor | None = None
         for first in range(0, width, _CHUNK):
@@ -162,15 +168,6 @@ class Lean:
             final = ended if final is None else torch.where((here == last)[:, None], ended, final)
         assert final is not None
         return self._net.logits(final)[:batch]
-
-
-def _bucket(rows: int, limit: int) -> int:
-    """The fixed batch size for ``rows``: 16, 32, 48, 64, 96, 128, 192, ..., within ``limit``."""
-    size = _ROWS
-    while size < rows:
-        power = 1 << (size.bit_length() - 1)
-        size += power // 2 if size >= 2 * _ROWS else power
-    return min(size, limit)
 
 
 def _passes(members: list[int], asks: list[Ask], places: list[Place]) -> list[list[int]]:
