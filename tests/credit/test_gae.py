@@ -141,6 +141,26 @@ def test_n_step_and_lambda_return():
         n_step(c, value, gamma=0.5, n=0)
 
 
+def test_n_step_equals_its_definition():
+    c = ticking(["p0o00o", "p000o0", "p00"], "ct", at(2, 0.5), (1.0, 0), (2.0, 1), at(7, -1.0, 1),
+                owners=[0, 1, 1])  # fmt: skip
+    value = tensor([0.3, NAN, 0.4, 0.1, NAN, 0.9, 0.2, 0.6, -0.5, NAN, 0.8, NAN, 0.7, 0.25, NAN])
+    gamma = 0.9
+    for n in (1, 2, 3, 4, 7):
+        expected = []
+        for t in range(len(c.episode)):
+            total, weight, k = 0.0, 1.0, t
+            while True:
+                total += weight * float(c.reward[k])
+                weight *= gamma
+                if bool(c.last[k]) or k + 1 - t == n:
+                    break
+                k += 1
+            ahead = int(c.successor[k])
+            expected.append(total + (0.0 if ahead == -1 else weight * float(value[ahead])))
+        assert n_step(c, value, gamma=gamma, n=n).tolist() == close(expected), n
+
+
 # -- field cases ----------------------------------------------------------------------------------
 
 
@@ -338,7 +358,7 @@ def test_what_is_read_must_be_there():
     with pytest.raises(ValueError, match=r"episodes \[1\] have no final state"):
         run(ticking(["p0o", "p0"], "cc"), [0.0] * 5)
     for broken in ([NAN, 0, 0], [0, 0, math.inf]):
-        with pytest.raises(ValueError, match="not finite"):
+        with pytest.raises(ValueError, match="a value that is read"):
             run(ticking(["p0o"], "c"), broken)
     c = ticking(["p0o"], "c")
     with pytest.raises(ValueError, match="one number a token"):
