@@ -60,7 +60,7 @@ def evaluated(root, batch, limit=10_000, temperature=1.0, raw=False):
     found = torch.full((2, len(batch.ids)), torch.nan, dtype=torch.float64)
     for micro in pack(batch, layouts(batch, batch.action), limit, raw=raw):
         out = root(micro.ids, micro.select, micro.targets, temperature, micro.sets)
-        for line, values in zip(found, out, strict=True):
+        for line, values in zip(found, out[:2], strict=True):
             line[micro.tokens] = values.detach().double()
     return found[:, batch.action]
 
@@ -204,6 +204,19 @@ def test_forced_tokens_are_no_policy_statistics_and_stay_in_the_denominator():
         assert report.tallies["mismatch/engine"].count == free
         assert report.tallies["kl"].count == free * epochs["epochs"]
         assert report.tallies["entropy"].mean > 0
+
+
+def test_forced_tokens_do_not_dilute_the_divergence_that_stops_a_batch():
+    batch = assemble(cut_episodes(7, forced=0.6))
+    credit = credit_of(batch, torch.linspace(-1, 1, len(batch.ids), dtype=torch.float64))
+    steps = []
+    limit = None
+    for _ in range(2):
+        learner = Learner(tiny(), recipe(update={"epochs": 2, "target_kl": limit}))
+        report = learner.update(batch, learner.score(batch), credit, 0.0)
+        steps.append(report.optimizer_steps)
+        limit = 0.9 * 2 * report.scalars["kl"]  # nothing has moved in the first of two passes
+    assert steps == [2, 1]
 
 
 def test_new_weights_that_leave_the_sets_give_finite_numbers():

@@ -102,6 +102,18 @@ def test_ties_rank_by_id_and_an_exact_border_stops_there():
     assert support(flat, min_p=0.999)[0] == [0, 1, 2, 3]
 
 
+def test_many_ties_keep_the_lowest_ids():
+    flat = torch.zeros(1, 4096)
+    assert support(flat, top_p=0.25)[0] == list(range(1024))
+    assert support(flat, top_k=2048, top_p=0.5)[0] == list(range(1024))
+
+
+def test_a_token_of_exactly_the_share_stays():
+    logits = torch.tensor([[0.0, -1.0, -1.001]], dtype=torch.float64)
+    share = logits[0, 1].exp().item()
+    assert distribution(logits, Sampling(min_p=share))[1].tolist() == [[True, True, False]]
+
+
 def test_a_cut_that_takes_nothing_leaves_the_bits_of_the_full_distribution():
     logits = torch.randn(5, 37, generator=torch.Generator().manual_seed(0))
     full, _ = distribution(logits, Sampling(temperature=0.7))
@@ -129,7 +141,7 @@ def reference(logits, allowed, cuts):
     weights = {i: math.exp(scores[i] - scores[ranked[0]]) for i in ranked}
     goal, reached, nucleus = cuts.top_p * sum(weights.values()), 0.0, []
     for i in ranked:
-        if nucleus and reached >= goal:
+        if cuts.top_p < 1.0 and nucleus and reached >= goal:
             break
         nucleus.append(i)
         reached += weights[i]
