@@ -11,9 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from torch import Tensor
 
 from hexad.contract import crash
 from hexad.contract.admission import Needs, admit, admit_group
@@ -22,6 +24,7 @@ from hexad.contract.episode import Episode
 from hexad.contract.events import (
     BatchTrained,
     CheckpointWritten,
+    CriticTrained,
     EpisodeRefused,
     GroupJudged,
     Published,
@@ -34,7 +37,9 @@ from hexad.evidence.ledger import Ledger
 from hexad.learner import checkpoint
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import Assigner
-from hexad.learner.batch import Batch, Credit
+from hexad.learner.batch import Batch, Credit, Scores
+from hexad.learner.critic import Critic
+from hexad.learner.critic_report import judge
 from hexad.learner.learner import Learner, UpdateReport
 from hexad.learner.ranks import Ranks
 from hexad.learner.registry import Registry
@@ -71,6 +76,7 @@ class Parts:
     lineage: Lineage
     save_policy: Callable[[Path], None]
     logs: tuple[Path, ...] = ()
+    critic: Critic | None = None
     source: Source | None = None
     store: Store | None = None
     evaluate: Evaluator | None = None
@@ -155,16 +161,57 @@ class Loop:
         self, version: int, harvested: tuple[Episode, ...], episodes: tuple[Episode, ...]
     ) -> None:
         parts = self.parts
+        learner, critic = parts.learner, parts.critic
         batch = assemble(episodes, parts.recipe.feedback.weights)
+        pretrain = critic is not None and critic.batches < critic.spec.pretrain
         with self._timed(version, "score"):
-            scores = parts.learner.score(batch)
-        credit = self.assigner(batch, scores)
+            scores = learner.score(batch)
+            if critic is not None:
+                scores = self._valued(batch, scores)
+        penalty = learner.penalty(batch, scores)
+        credit = self.assigner(batch, scores, penalty, pretrain=pretrain)
         self._judge_groups(version, harvested, batch, credit)
         progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
+        if critic is not None:
+            credit = self._criticise(batch, scores, credit, (progress, penalty))
         with self._timed(version, "update"):
-            report = parts.learner.update(batch, scores, credit, progress)
+            update = learner.skip if pretrain else learner.update
+            report = update(batch, scores, credit, progress)
         self.emit(_trained(version, batch, report))
         crash.point("loop:after-update")
+
+    def _valued(self, batch: Batch, scores: Scores) -> Scores:
+        """``scores`` with the values that the estimator reads, before any update on the batch."""
+        critic, wanted = self.parts.critic, self.assigner.wanted(batch)
+        assert critic is not None and wanted is not None
+        return replace(scores, value=critic.score(batch, wanted))
+
+    def _criticise(
+        self, batch: Batch, scores: Scores, credit: Credit, given: tuple[float, Tensor | None]
+    ) -> Credit:
+        """Judge the critic by its values, then let it learn; the credit that the policy learns by.
+
+        That is the credit from before the critic's update, unless the recipe rescores.
+        """
+        critic, version = self.parts.critic, self.parts.learner.version
+        assert critic is not None and scores.value is not None
+        assert credit.clock is not None and credit.target is not None
+        steps, held = credit.clock, scores.value.value
+        behind = self.parts.learner.steps - critic.seen
+        counts = (critic.batches, critic.steps, behind)
+        gamma = self.parts.recipe.credit.gamma
+        event = judge(batch, steps, held, gamma=gamma, counts=counts)
+        self.emit(replace(event, version=version))
+        progress, penalty = given
+        before = held.roll(1)  # the value that a step's first token is decided by
+        with self._timed(version, "critic"):
+            done = critic.update(batch, before, credit.target, progress)
+        critic.seen = self.parts.learner.steps
+        self.emit(CriticTrained(version, done.steps, done.train_tokens, done.tallies))
+        if not critic.spec.rescore:
+            return credit
+        again = self.assigner(batch, self._valued(batch, scores), penalty)
+        return replace(credit, advantage=again.advantage)
 
     # -- stages ------------------------------------------------------------------------------
 

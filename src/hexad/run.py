@@ -28,6 +28,7 @@ from hexad.feedback.judge import Feedback
 from hexad.feedback.mapping import mapping
 from hexad.feedback.registry import evaluation_verifier, verifier
 from hexad.learner import checkpoint
+from hexad.learner.critic import Critic
 from hexad.learner.learner import Learner
 from hexad.learner.ranks import Ranks, Single, from_environment
 from hexad.learner.registry import Registry
@@ -37,6 +38,7 @@ from hexad.policy.local import LocalEngine
 from hexad.policy.policy import Policy
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import write
+from hexad.recipe.legal import ESTIMATORS
 from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
 from hexad.rollout.world import PolicyIdentity, World
@@ -148,11 +150,18 @@ def compose(
 
 def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: ExitStack) -> Loop:
     """The loop; ``held`` gets what must be released."""
+    if recipe.timing.mode != "synchronous":
+        raise UserError(
+            "there is no asynchronous source yet: this recipe is valid, but cannot be run",
+            where="timing.mode",
+            fix="use timing: {mode: synchronous, max_lag: null}",
+        )
     if recipe.system.threads is not None:
         torch.set_num_threads(recipe.system.threads)
     policy = _policy(recipe)
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
     learner = Learner(policy, recipe, ranks, engine.lease())
+    critic = Critic(policy, recipe, ranks) if recipe.critic is not None else None
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
     sink = _both(ledger, watcher)
     world = _world(recipe, policy, engine, lineage.of, held)
@@ -169,8 +178,9 @@ def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: E
             ranks=ranks,
             registry=registry,
             ledger=ledger,
-            needs=_needs(recipe, world, lineage),
+            needs=_needs(recipe, world, lineage, policy.max_context),
             lineage=lineage,
+            critic=critic,
             save_policy=policy.save,
             logs=(*ledger.logs, run_dir / journal.EVALUATIONS) if first else (),
             source=source,
@@ -182,6 +192,8 @@ def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: E
         )
     )
     registry.register("learner", learner)
+    if critic is not None:
+        registry.register("critic", critic)
     registry.register("ledger", ledger)
     registry.register("lineage", lineage)
     registry.register("source", source or Elsewhere())
@@ -370,19 +382,25 @@ def _source(recipe: Recipe, world: World, sink: Sink) -> Source:
     return StoredSource(FolderShelf(folder, size=recipe.data.size), world, recipe, sink)
 
 
-def _needs(recipe: Recipe, world: World, lineage: Lineage) -> Callable[[int], Needs]:
+def _needs(
+    recipe: Recipe, world: World, lineage: Lineage, positions: int
+) -> Callable[[int], Needs]:
     record = method(recipe.method)
     expected = {"tokenizer": world.policy.tokenizer, "template": world.policy.template}
     if recipe.data.regime == "online":
         expected["sampler"] = world.sampling.digest()
-    lag = None if record.assumptions.tolerates_lag or not record.needs.get("logprob") else 0
+    ratio = record.needs.get("logprob", True)
+    lag = (recipe.timing.max_lag or 0) if ratio else None
 
     def needs(version: int) -> Needs:
         demands = Needs(
             max_lag=lag,
             learner_version=version,
-            lineage=lineage.digests if lag == 0 else None,
+            lineage=lineage.digests if ratio else None,
             expected=expected,
+            final_observation=ESTIMATORS[recipe.credit.estimator].critic,
+            stop_ids=frozenset(world.stop_ids),
+            positions=positions,
             support=not world.sampling.full_support if recipe.data.regime == "online" else None,
         )
         wanted: dict[str, Any] = dict(record.needs)

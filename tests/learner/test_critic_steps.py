@@ -81,9 +81,9 @@ def test_one_step_is_the_mean_of_half_squared_errors_over_steps():
     own.stepper.zero()
     loss.backward()
     work = made.update(batch, held, target, 0.0)
-    tallies = work.statistics.tallies(made.ranks)
-    assert tallies["critic/loss"].mean == pytest.approx(loss.item(), rel=1e-12)
-    assert tallies["critic/grad_norm"].mean == pytest.approx(float(own.stepper.norm()), rel=1e-9)
+    tallies = work.tallies
+    assert tallies["loss"].mean == pytest.approx(loss.item(), rel=1e-12)
+    assert tallies["grad_norm"].mean == pytest.approx(float(own.stepper.norm()), rel=1e-9)
     assert (work.steps, work.train_tokens) == (1, int(batch.action.sum()))
 
 
@@ -119,7 +119,7 @@ def test_the_denominator_episode_weighs_episodes_alike():
     for name in ("token", "episode"):
         made = Critic(tiny(), settings(denominator=name))  # zero head: V = 0 everywhere
         work = made.update(batch, torch.zeros(len(batch.ids)), target, 0.0)
-        losses[name] = work.statistics.tallies(made.ranks)["critic/loss"].mean
+        losses[name] = work.tallies["loss"].mean
     assert losses == pytest.approx({"token": 0.5 / 12, "episode": 0.25})
 
 

@@ -40,9 +40,8 @@ def test_lengths_are_true_lengths():
 def test_clip_shares_are_by_side_and_sign():
     _, report = train(random_episodes(22), recipe(update={"epochs": 4, "optimizer": {"lr": 0.05}}))
     shares = {name: t for name, t in report.tallies.items() if name.startswith("clip/")}
-    assert set(shares) == {
-        f"clip/{side}_{sign}" for side in ("below", "above") for sign in ("positive", "negative")
-    }
+    kinds = ("", "_positive", "_negative", "/length_0", "/lag_0")
+    assert set(shares) == {f"clip/{side}{kind}" for side in ("below", "above") for kind in kinds}
     assert all(0 <= t.low and t.high <= 1 for t in shares.values())
     assert shares["clip/above_positive"].sum > 0 and shares["clip/below_negative"].sum > 0
     batch = assemble(random_episodes(22))

@@ -26,7 +26,7 @@ class Table(nn.Module):
 def scored(root, batch, limit=10_000, temperature=1.0):
     found = torch.full((len(batch.ids),), torch.nan, dtype=torch.float64)
     for micro in pack(batch, layouts(batch, batch.action), limit):
-        logprob, _ = root(micro.ids, micro.select, micro.targets, temperature)
+        logprob, *_ = root(micro.ids, micro.select, micro.targets, temperature)
         found[micro.tokens] = logprob.detach().double()
     return found[batch.action]
 
@@ -42,14 +42,14 @@ def test_field_case_o04_temperature():
     batch = assemble([episode("a", [segment([0, 1], [0, 1])])])
     model = Table([[2.0, 1.0, 0.0]] * 3)
     (micro,) = pack(batch, layouts(batch, batch.action), 100)
-    logprob, entropy = Root(model)(micro.ids, micro.select, micro.targets, 0.5)
+    logprob, entropy, *_ = Root(model)(micro.ids, micro.select, micro.targets, 0.5)
     assert logprob.item() == pytest.approx(-2.142932, abs=1e-6)
     (gradient,) = torch.autograd.grad(logprob.sum(), model.table)
     assert gradient[0].tolist() == pytest.approx([-1.73363, 1.76538, -0.03175], abs=1e-5)
     p = torch.softmax(torch.tensor([4.0, 2.0, 0.0], dtype=torch.float64), -1)
     assert entropy.item() == pytest.approx(float(-(p * p.log()).sum()))
     assert not entropy.requires_grad
-    raw, _ = Root(model)(micro.ids, micro.select, micro.targets, 1.0)
+    raw, *_ = Root(model)(micro.ids, micro.select, micro.targets, 1.0)
     assert raw.item() == pytest.approx(-1.407606, abs=1e-6)
 
 
@@ -129,7 +129,7 @@ def test_the_softmax_is_in_float32_under_bfloat16():
     batch = assemble(random_episodes(1, groups=1))
     root = Root(tiny(dtype=torch.bfloat16).model)
     (micro,) = pack(batch, layouts(batch, batch.action), 10_000)
-    logprob, entropy = root(micro.ids, micro.select, micro.targets, 1.0)
+    logprob, entropy, *_ = root(micro.ids, micro.select, micro.targets, 1.0)
     assert logprob.dtype == entropy.dtype == torch.float32
     exact = Root(tiny(dtype=torch.float64).model)(micro.ids, micro.select, micro.targets, 1.0)[0]
     assert exact.dtype == torch.float64

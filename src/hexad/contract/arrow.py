@@ -230,6 +230,7 @@ def _episode(row: dict[str, Any], segments: tuple[Segment, ...]) -> Episode:
         "split": Split(row["split"]),
         "actor": Actor(row["actor"]),
         "segments": segments,
+        "states": tuple(row["states"]),
         "ending": Ending(**ending | {"kind": EndingKind(ending["kind"])}),
         "verdict": verdict and Verdict(**verdict | {"status": VerdictStatus(verdict["status"])}),
         "rewards": tuple(_reward(item) for item in row["rewards"]),

@@ -110,6 +110,17 @@ class CriticJudged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CriticTrained(Event):
+    """The critic made ``steps`` optimiser steps; ``tokens`` targets went through a backward pass,
+    counted once a pass. ``tallies``: loss, grad_norm, lr, over its steps.
+    """
+
+    steps: int
+    tokens: int
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Published(Event):
     """The engine has loaded the weights of ``version``, whose lineage digest is ``digest``."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from hexad.contract.events import (
     BatchTrained,
     CriticJudged,
+    CriticTrained,
     EpisodeDone,
     EpisodeRefused,
     Event,
@@ -56,6 +57,7 @@ class Ledger:
             GroupJudged: self._judged,
             BatchTrained: self._trained,
             CriticJudged: self._criticised,
+            CriticTrained: self._critic_trained,
             Timed: self._timed,
             WorkLost: self._lost,
         }
@@ -199,6 +201,11 @@ class Ledger:
 
     def _criticised(self, event: CriticJudged) -> None:
         self.critic.add(event)
+
+    def _critic_trained(self, event: CriticTrained) -> None:
+        # Budgets count the policy's tokens; the critic's own are shown beside them.
+        self.used["critic_tokens"] = self.used.get("critic_tokens", 0) + event.tokens
+        self.window.criticised(event)
 
     def _timed(self, event: Timed) -> None:
         self.seconds[event.phase] += event.seconds  # type: ignore[assignment]

@@ -47,6 +47,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("tokens/*", "tokens of the batch: action, loss, train (backward), forward (all)"),
     Metric("update/optimizer_steps", "optimiser steps of the batch"),
     Metric("policy/*", "what the learner reports of the update; see /mean, /std, /p50, /p99, ..."),
+    Metric(
+        "critic/explained_variance",
+        "1 - Var(return - value) / Var(return) over clock steps with a realised return; values are "
+        "from before any update on the batch",
+        "rises well above 0",
+    ),
+    Metric("critic/bias", "mean of value - realised return", "near 0"),
+    Metric("critic/early_bias", "the same at the first decision of each episode", "near 0"),
+    Metric("critic/behind", "policy steps since the critic's last update", "one batch at most"),
+    Metric("critic/*", "what the critic's report says of the batch, and its own steps"),
     Metric("budget/*", "consumed since the start of the run"),
     Metric("time/*", "wall-clock seconds of a phase since the row before"),
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from hexad.contract.episode import Episode
-from hexad.contract.events import BatchTrained, GroupJudged
+from hexad.contract.events import BatchTrained, CriticTrained, GroupJudged
 from hexad.contract.tally import Tally
 from hexad.evidence import metrics
 
@@ -58,6 +58,13 @@ class Window:
             self.tallies[key] = self.tallies.get(key, Tally()) + tally
         for name, value in event.scalars.items():
             self.scalars[_named(name)] = value
+
+    def criticised(self, event: CriticTrained) -> None:
+        """The critic's own steps."""
+        self.scalars["critic/optimizer_steps"] = event.steps
+        for name, tally in event.tallies.items():
+            key = f"critic/{name}"
+            self.tallies[key] = self.tallies.get(key, Tally()) + tally
 
     def row(self) -> dict[str, Any]:
         """The metrics of the batch: a mean of nothing is absent, never 0 or NaN."""

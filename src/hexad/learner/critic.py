@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from hexad.contract.tally import Tally
 from hexad.learner.batch import Batch, RoleValue
 from hexad.learner.minibatch import Order, index_of, minibatches
 from hexad.learner.optimizer import Stepper
-from hexad.learner.pack import Micro, dealt
+from hexad.learner.pack import Cut, Micro, dealt
 from hexad.learner.ranks import Ranks, Single
 from hexad.learner.report import NonFiniteUpdate, Statistics
 from hexad.learner.value_head import Head, HLGauss, Regression
@@ -56,6 +58,7 @@ class CriticUpdate:
     steps: int = 0
     train_tokens: int = 0
     statistics: Statistics = field(default_factory=Statistics)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
 
 class Critic:
@@ -79,6 +82,8 @@ class Critic:
         self.device = next(self.net.parameters()).device
         self.stepper = Stepper(self.net, self.spec.optimizer)
         self.batches = 0
+        self.seen = 0
+        """The policy's optimiser steps when the critic was last updated."""
 
     @property
     def steps(self) -> int:
@@ -91,7 +96,7 @@ class Critic:
         dtype = torch.promote_types(next(self.net.trunk.parameters()).dtype, torch.float32)
         found = torch.zeros(len(batch.ids), dtype=dtype)
         limit = self.recipe.system.micro_batch_tokens
-        for micro in dealt(batch, wanted, self.ranks, limit, ahead=0):
+        for micro in dealt(batch, wanted, self.ranks, limit, Cut(ahead=0)):
             found[micro.tokens] = self.head.value(self._forward(micro)).cpu()
         self.ranks.sum_([found])
         return RoleValue(torch.where(wanted, found, torch.nan), self.batches, self.lineage())
@@ -112,6 +117,7 @@ class Critic:
             coefficient[part] = coefficients(index.take(part), Reduction(self.spec.denominator))
             self._step(work, batch, (part, coefficient, held, target), progress)
         self.batches += 1
+        work.tallies = work.statistics.tallies(self.ranks)
         return work
 
     def _step(
@@ -124,7 +130,8 @@ class Critic:
         part, coefficient, held, target = inputs
         self.stepper.zero()
         total = torch.zeros(1, dtype=torch.float64)
-        for micro in dealt(batch, part, self.ranks, self.recipe.system.micro_batch_tokens):
+        limit = self.recipe.system.micro_batch_tokens
+        for micro in dealt(batch, part, self.ranks, limit, Cut(raw=True)):
             raw, tokens = self._forward(micro), micro.tokens
             goal, before = (values[tokens].to(raw) for values in (target, held))
             terms = self.head.loss(raw, goal, before)
@@ -142,9 +149,9 @@ class Critic:
         rate = self.stepper.step(norm, progress)
         work.steps += 1
         work.train_tokens += int(part.sum())
-        work.statistics.shared("critic/loss", total)
-        work.statistics.shared("critic/grad_norm", norm)
-        work.statistics.shared("critic/lr", torch.tensor([rate], dtype=torch.float64))
+        work.statistics.shared("loss", total)
+        work.statistics.shared("grad_norm", norm)
+        work.statistics.shared("lr", torch.tensor([rate], dtype=torch.float64))
 
     def _forward(self, micro: Micro) -> Tensor:
         moved = micro.to(self.device)
@@ -159,12 +166,12 @@ class Critic:
 
     def state(self) -> dict[str, Any]:
         """Weights, moments, counts."""
-        return {"batches": self.batches, **self.stepper.state()}
+        return {"batches": self.batches, "seen": self.seen, **self.stepper.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue exactly where :meth:`state` was taken."""
         self.stepper.restore(state)
-        self.batches = state["batches"]
+        self.batches, self.seen = state["batches"], state["seen"]
 
 
 def head(spec: CriticSpec) -> Head:

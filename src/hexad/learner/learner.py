@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from hexad.contract.faults import ContractViolation
-from hexad.contract.tally import Tally
-from hexad.credit.group_relative import usable
 from hexad.learner.batch import Batch, Credit, RoleScore, Scores
-from hexad.learner.minibatch import Order, index_of, minibatches
-from hexad.learner.objective import Objective, movement, objective
+from hexad.learner.minibatch import Order, minibatches
+from hexad.learner.objective import Facts, Objective, corrected, penalty
 from hexad.learner.optimizer import Stepper
-from hexad.learner.pack import Micro, dealt
+from hexad.learner.pack import Cut, Micro, dealt
 from hexad.learner.ranks import Ranks, Single
-from hexad.learner.report import NonFiniteUpdate, Statistics, UpdateReport
-from hexad.learner.root import Root
+from hexad.learner.report import NonFiniteUpdate, UpdateReport
+from hexad.learner.root import NOTHING_MORE, Read, Root, Wants
+from hexad.learner.work import Work
 from hexad.policy.engine import Weights
 from hexad.policy.transforms import require_replayable
-from hexad.recipe.axes import Recipe
-from hexad.update import ratio
-from hexad.update.reduce import Index, Reduction, coefficients
+from hexad.recipe.axes import KLSpec, Recipe
+from hexad.update import effective, kl, ratio, surrogate
+from hexad.update.adaptive import AdaptiveCoefficient
+from hexad.update.positive import positive
+from hexad.update.reduce import Reduction, coefficients
 
 if TYPE_CHECKING:
     from hexad.policy.policy import Policy
@@ -40,22 +41,11 @@ class WriteLease(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Work:
-    """One update in progress: the batch, its fixed inputs and what has been counted."""
+class Factors(NamedTuple):
+    """Coefficients float64 [T] of the policy's terms, and of the NLL of successes."""
 
-    batch: Batch
-    index: Index
-    advantage: Tensor
-    old: Tensor | None
-    progress: float
-    statistics: Statistics = field(default_factory=Statistics)
-    steps: int = 0
-    loss_tokens: int = 0
-    train_tokens: int = 0
-    forward_tokens: int = 0
-    skipped_rows: int = 0
-    rate: float | None = None
+    policy: Tensor
+    success: Tensor | None
 
 
 class Learner:
@@ -83,7 +73,7 @@ class Learner:
         self.lease = lease
         self.root = Root(policy.model).eval()
         self.device = next(self.root.parameters()).device
-        self.objective: Objective = objective(recipe.update)
+        self.objective = Objective(recipe)
         self.reduction = Reduction(
             recipe.action.denominator, recipe.action.inner, recipe.action.length
         )
@@ -91,6 +81,12 @@ class Learner:
         self.temperature = _temperature(recipe) if self.objective.ratio else 1.0
         self.version = 0
         self.lineage: str = policy.lineage()
+        self.reference: Root | None = None
+        self.kl: AdaptiveCoefficient | None = None
+        if recipe.update.kl is not None:
+            self.reference = Root(copy.deepcopy(policy.model)).eval().requires_grad_(False)
+            self.anchor = self.lineage
+            self.kl = _adaptive(recipe.update.kl)
 
     @property
     def steps(self) -> int:
@@ -105,32 +101,64 @@ class Learner:
     # -- score -------------------------------------------------------------------------------
 
     def score(self, batch: Batch) -> Scores:
-        """Evaluate ``old`` and, where this very version sampled, ``sampled``, before any step.
+        """Evaluate the roles that the recipe reads, before any step.
 
+        ``old``, and ``sampled`` where this very version sampled; ``reference`` under a KL penalty.
         Empty when nothing needs it: imitation, or a batch that is one single step (see the class).
         """
-        if not self.objective.ratio or self._single_step:
+        if not self.objective.ratio or (self._single_step and not self._reads_old):
             return Scores()
-        logprob, entropy = self._evaluate(batch)
+        logprob, entropy = self._evaluate(batch, self.root)
         old = RoleScore(logprob, self.version, self.lineage, entropy)
         mine = batch.action & (batch.version == self.version)
-        if not bool(mine.any()):
-            return Scores(old=old)
-        sampled = torch.where(mine, logprob, torch.nan)
-        return Scores(RoleScore(sampled, self.version, self.lineage), old)
+        sampled = reference = None
+        if bool(mine.any()):
+            held = torch.where(mine, logprob, torch.nan)
+            sampled = RoleScore(held, self.version, self.lineage)
+        if self.reference is not None:
+            reference = RoleScore(self._evaluate(batch, self.reference)[0], 0, self.anchor)
+        return Scores(sampled, old, reference)
+
+    def penalty(self, batch: Batch, scores: Scores) -> Tensor | None:
+        """float64 [T]: what a KL in the reward takes off each action; ``None`` without one.
+
+        Raises ``ContractViolation`` when the reference was not scored.
+        """
+        spec = self.recipe.update.kl
+        if spec is None or spec.placement != "reward":
+            return None
+        if scores.reference is None or self.kl is None:
+            raise ContractViolation("`reference` is missing: score the batch first")
+        free = batch.action & ~batch.forced
+        return kl.penalty(
+            behaviour=batch.behaviour,
+            reference=scores.reference.logprob,
+            mask=free & batch.behaviour.isfinite(),
+            coefficient=self.kl.coefficient,
+        ).double()
 
     @property
     def _single_step(self) -> bool:
         return self.recipe.update.epochs == 1 and self.recipe.update.minibatches == 1
 
+    @property
+    def _reads_old(self) -> bool:
+        """Whether something but the surrogate needs scores from before the first step."""
+        update = self.recipe.update
+        extra = (update.correction, update.kl)
+        return any(extra) or self.recipe.credit.estimator == "vtrace"
+
     @torch.no_grad()
-    def _evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, batch: Batch, root: Root) -> tuple[Tensor, Tensor]:
         """Log-prob and entropy [T] of every action token, NaN elsewhere, on every rank."""
         dtype = torch.promote_types(self.policy.model.dtype, torch.float32)
         found = torch.zeros((2, len(batch.ids)), dtype=dtype)
         for micro in self._micros(batch, batch.action):
-            logprob, entropy = self._forward(micro)
-            found[0, micro.tokens], found[1, micro.tokens] = logprob.cpu(), entropy.cpu()
+            read = self._forward(micro, root)
+            found[0, micro.tokens], found[1, micro.tokens] = (
+                read.logprob.cpu(),
+                read.entropy.cpu(),
+            )
         self.ranks.sum_([found])
         found = torch.where(batch.action, found, torch.nan)
         return found[0], found[1]
@@ -143,7 +171,7 @@ class Learner:
         Raises ``ContractViolation`` when a denominator is zero or a role is missing,
         ``NonFiniteUpdate`` before a step on a loss or gradient that is not finite.
         """
-        work = self._work(batch, scores, credit, progress)
+        work = self._begin(batch, scores, credit, progress)
         update = self.recipe.update
         order = Order(self.recipe.run.seed, self.version, update.epochs, update.minibatches)
         stopped = False
@@ -151,58 +179,69 @@ class Learner:
             stopped = not self._step(work, part)
             if stopped:
                 break
-        roles = self._roles(batch, scores)
+        self._adapt(work)
+        return self._end(work, stopped=stopped)
+
+    def skip(self, batch: Batch, scores: Scores, credit: Credit, progress: float) -> UpdateReport:
+        """Complete a batch without a step of the policy: the critic alone learns from it."""
+        return self._end(self._begin(batch, scores, credit, progress), stopped=False)
+
+    def _end(self, work: Work, *, stopped: bool) -> UpdateReport:
+        roles = self._roles(work.batch, work.scores)
         self.version += 1
         self.lineage = self.policy.lineage()
-        return self._report(work, roles, stopped)
+        return work.report(self.ranks, roles, stopped=stopped)
 
-    def _work(self, batch: Batch, scores: Scores, credit: Credit, progress: float) -> _Work:
-        spec = self.objective
-        if spec.ratio and scores.old is None and not self._single_step:
+    def _begin(self, batch: Batch, scores: Scores, credit: Credit, progress: float) -> Work:
+        needed = self.objective.ratio and (not self._single_step or self._reads_old)
+        if needed and scores.old is None:
             raise ContractViolation("`old` is missing: score the batch before its first step")
-        faulted = torch.tensor([e.faulted for e in batch.episodes], dtype=torch.bool)
-        counted = usable(batch.score, batch.scored) if spec.ratio else ~faulted
-        valid = batch.action & (batch.weight > 0) & counted[batch.token_episode]
-        index = index_of(batch, valid)
-        old = scores.old.logprob if scores.old is not None else None
-        advantage = torch.where(valid, credit.advantage.detach(), 0.0)
-        work = _Work(batch, index, advantage, old, progress)
-        lengths = torch.zeros(len(batch.episodes), dtype=torch.int64)
-        lengths.index_add_(0, index.episode, batch.action.to(torch.int64))
-        work.statistics.shared("length/action_tokens", lengths)
-        if spec.ratio:
-            work.statistics.shared("advantage", work.advantage[valid])
-        if scores.old is not None:
-            work.forward_tokens += len(batch.ids)
-            if scores.old.entropy is not None:
-                work.statistics.shared("entropy", scores.old.entropy[valid & ~batch.forced])
-        if scores.sampled is not None:
-            mask = valid & ~batch.forced & scores.sampled.logprob.isfinite()
-            log = ratio.engine(sampled=scores.sampled.logprob, behaviour=batch.behaviour, mask=mask)
-            work.statistics.shared("log_ratio/engine", log[mask])
-            work.statistics.shared("mismatch/engine", log[mask].abs())
+        if self.reference is not None and scores.reference is None:
+            raise ContractViolation("`reference` is missing: score the batch first")
+        at = (self.version, progress)
+        work = Work.begin(batch, scores, credit, self.objective, at)
+        spec = self.recipe.update.correction
+        if spec is not None:
+            weight, keep = corrected(spec, batch, scores, work.index, work.advantage)
+            counted = work.index.valid & ~batch.forced
+            work.weight = torch.where(counted, weight, 1.0)
+            work.statistics.shared("correction/weight", weight[counted])
+            work.statistics.shared("correction/kept", keep[counted])
         return work
 
-    def _step(self, work: _Work, part: Tensor) -> bool:
+    def _adapt(self, work: Work) -> None:
+        """Move an adaptive KL coefficient by the divergence that this batch was sampled at."""
+        spec = self.recipe.update.kl
+        if spec is None or self.kl is None:
+            return
+        work.statistics.shared("kl_coefficient", torch.tensor([self.kl.coefficient]))
+        scores, valid = work.scores, work.index.valid & ~work.batch.forced
+        if spec.target is not None and scores.old is not None and scores.reference is not None:
+            x = ratio.anchored(
+                current=scores.old.logprob, reference=scores.reference.logprob, mask=valid
+            )
+            self.kl.update(float(kl.k3(x[valid]).double().mean()), len(work.batch.episodes))
+
+    def _step(self, work: Work, part: Tensor) -> bool:
         """One optimiser step on the tokens ``part`` (bool [T]); false if ``target_kl`` forbids it.
 
         The step's loss and gradient are sums over micro-batches and ranks: coefficients are global.
         """
-        coefficient = torch.zeros(len(part), dtype=torch.float64)
-        coefficient[part] = coefficients(work.index.take(part), self.reduction)
-        rows, live = self._live(work, part, coefficient)
+        factors = self._factors(work, part)
+        rows, live = self._live(work, part, factors)
         lively, idle = (part & torch.isin(work.index.row, rows[which]) for which in (live, ~live))
         self.stepper.zero()
+        work.direct.zero_()
         totals = torch.zeros(3, dtype=torch.float64)
         for micro in self._micros(work.batch, lively):
-            totals += self._accumulate(work, micro, coefficient)
+            totals += self._accumulate(work, micro, factors)
         if self._observes_idle:
             with torch.no_grad():
                 for micro in self._micros(work.batch, idle):
-                    totals += self._accumulate(work, micro, coefficient)
+                    totals += self._accumulate(work, micro, factors)
         self.ranks.sum_([totals])
         self.ranks.sum_(self.stepper.gradients())
-        loss, kl, count = totals.tolist()
+        loss, divergence, count = totals.tolist()
         norm = self.stepper.norm()
         if not (torch.isfinite(totals).all() and torch.isfinite(norm)):
             raise NonFiniteUpdate(
@@ -211,73 +250,144 @@ class Learner:
             )
         limit = self.recipe.update.target_kl
         self._count(work, part, lively, len(rows) - int(live.sum()))
-        if limit is not None and count and kl / count > limit:
+        if limit is not None and count and divergence / count > limit:
             return False
+        scale = self._scale(work, part)
         with self.lease.writer() if self.lease is not None else nullcontext():
-            work.rate = self.stepper.step(norm, work.progress)
+            work.rate = self.stepper.step(norm, work.progress, scale)
         work.steps += 1
         work.loss_tokens += int(part.sum())
         work.statistics.shared("loss", torch.tensor([loss], dtype=torch.float64))
         work.statistics.shared("grad_norm", norm)
         return True
 
-    def _live(self, work: _Work, part: Tensor, coefficient: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of ``part``, and bool: some token's coefficient times advantage is not zero.
+    def _factors(self, work: Work, part: Tensor) -> Factors:
+        """What each token's terms are multiplied by in this step."""
+        index, spread = work.index.take(part), torch.zeros(len(part), dtype=torch.float64)
+        policy = spread.clone()
+        policy[part] = coefficients(index, self.reduction)
+        success = None
+        if self.recipe.update.positive_nll is not None:
+            success = spread.clone()
+            success[part] = positive(index, work.success[part])
+        return Factors(policy, success)
+
+    def _live(self, work: Work, part: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        """The rows of ``part``, and bool: some term of the row has a factor that is not zero.
 
         The others' gradient is exactly zero; their tokens are in the denominators all the same.
         """
         rows = torch.unique(work.index.row[part])
-        pushes = coefficient * work.advantage != 0 if self.objective.ratio else coefficient != 0
-        return rows, torch.isin(rows, torch.unique(work.index.row[pushes]))
+        pushes = factors.policy != 0
+        if self.objective.idle:
+            pushes = pushes & (work.advantage != 0)
+            if work.weight is not None:
+                pushes = pushes & (work.weight != 0)
+        if factors.success is not None:
+            pushes = pushes | (factors.success != 0)
+        live = torch.isin(rows, torch.unique(work.index.row[pushes]))
+        if self.objective.unit == "episode":  # a ratio is made of all rows of its episode
+            episode = work.batch.row_episode
+            live = torch.isin(episode[rows], torch.unique(episode[rows[live]]))
+        return rows, live
 
     @property
     def _observes_idle(self) -> bool:
         """Whether rows without a gradient still get a forward pass, for their statistics.
 
-        They do where the result depends on it (``target_kl``) and where no scoring pass has seen
-        them. Otherwise statistics of the update ratio cover the rows with a gradient.
+        They do where the result depends on it (``target_kl``, a rate that follows the weights) and
+        where no scoring pass has seen them. Otherwise statistics of the update ratio cover the rows
+        with a gradient.
         """
-        return self.recipe.update.target_kl is not None or self._single_step
+        update = self.recipe.update
+        whole = update.target_kl is not None or update.ess is not None
+        return whole or (self._single_step and not self._reads_old)
 
-    def _accumulate(self, work: _Work, micro: Micro, coefficient: Tensor) -> Tensor:
+    def _facts(self, work: Work, read: Read, tokens: Tensor) -> Facts:
+        current = read.logprob
+        old = work.scores.old
+        place = current.device
+        return Facts(
+            current=current,
+            old=current.detach() if old is None else old.logprob[tokens].to(current),
+            behaviour=work.batch.behaviour[tokens].to(current),
+            advantage=work.advantage[tokens].to(current),
+            free=~work.batch.forced[tokens].to(place),
+            unit=None if work.unit is None else work.unit[tokens].to(place),
+        )
+
+    def _accumulate(self, work: Work, micro: Micro, factors: Factors) -> Tensor:
         """Add a micro-batch to the gradient; float64 [3]: loss, sum of k3, tokens in that sum."""
-        current, entropy = self._forward(micro)
-        statistics, tokens = work.statistics, micro.tokens
-        advantage = work.advantage[tokens].to(current)
-        reference = current.detach() if work.old is None else work.old[tokens].to(current)
-        if self.objective.ratio:
-            every = torch.ones_like(current, dtype=torch.bool)
-            log_ratio = ratio.update(current=current, old=reference, mask=every)
-        else:
-            log_ratio = torch.zeros_like(current)
-        terms = self.objective.loss(current, log_ratio, advantage)
-        loss = (coefficient[tokens].to(current) * terms).sum()
+        tokens, update = micro.tokens, self.recipe.update
+        wants = Wants(update.entropy is not None, factors.success is not None)
+        read = self._forward(micro, self.root, wants)
+        if not self.objective.ratio:
+            return self._imitate(work, read, factors.policy[tokens])
+        facts = self._facts(work, read, tokens)
+        log = self.objective.log_ratio(facts)
+        terms = self.objective.terms(facts, log)
+        if work.weight is not None:
+            terms = terms * work.weight[tokens].to(terms)
+        if update.kl is not None and update.kl.placement == "loss":
+            assert self.kl is not None and work.scores.reference is not None
+            anchor = work.scores.reference.logprob[tokens].to(terms)
+            away = penalty(update.kl.estimator, update.kl.weighted, facts, anchor)
+            terms = terms + self.kl.coefficient * away
+        if update.entropy is not None:
+            terms = terms - update.entropy * torch.where(facts.free, read.entropy, 0.0)
+        loss = (factors.policy[tokens].to(terms) * terms).sum()
+        if factors.success is not None and read.raw is not None:
+            own = factors.success[tokens].to(terms) * surrogate.nll(read.raw)
+            loss = loss + (update.positive_nll or 0.0) * own.sum()
+            work.statistics.local("positive_nll", surrogate.nll(read.raw)[work.success[tokens]])
         if loss.requires_grad:
             torch.autograd.backward(loss)
-        value = float(loss.detach())
-        free = ~work.batch.forced[tokens].to(current.device)
-        if work.old is None:
-            statistics.local("entropy", entropy[free])
+        self._observe(work, tokens, facts, log, read.entropy)
+        moved = ratio.update(current=facts.current, old=facts.old, mask=facts.free).detach()
+        total = ratio.k3(moved[facts.free]).sum(dtype=torch.float64)
+        return torch.tensor(
+            [float(loss.detach()), float(total), int(facts.free.sum())], dtype=torch.float64
+        )
+
+    def _imitate(self, work: Work, read: Read, factor: Tensor) -> Tensor:
+        terms = surrogate.nll(read.logprob)
+        loss = (factor.to(terms) * terms).sum()
+        if loss.requires_grad:
+            torch.autograd.backward(loss)
+        work.statistics.local("entropy", read.entropy)
+        work.statistics.local("nll", terms)
+        return torch.tensor([float(loss.detach()), 0.0, 0.0], dtype=torch.float64)
+
+    def _observe(
+        self, work: Work, tokens: Tensor, facts: Facts, log: Tensor, entropy: Tensor
+    ) -> None:
+        """Statistics of a micro-batch, and the step's ratio to the behaviour policy."""
+        lengths, lags = work.length[tokens].to(log.device), work.lag[tokens].to(log.device)
+        for name, values in self.objective.movement(facts, log, lengths, lags).items():
+            work.statistics.local(name, values)
+        if work.scores.old is None:
+            work.statistics.local("entropy", entropy[facts.free])
+            mine = (work.batch.version[tokens] == self.version).to(facts.free.device)
+            mask = mine & facts.free
+            gap = ratio.engine(sampled=facts.current, behaviour=facts.behaviour, mask=mask)
+            work.statistics.local("log_ratio/engine", gap[mask])
+            work.statistics.local("mismatch/engine", gap[mask].abs())
+        away = ratio.direct(current=facts.current, behaviour=facts.behaviour, mask=facts.free)
+        work.direct.index_add_(0, work.index.episode[tokens], away.detach().cpu().double())
+
+    def _scale(self, work: Work, part: Tensor) -> float:
+        """Factor of the learning rate: 1, or by the effective sample size of this step."""
+        self.ranks.sum_([work.direct])
+        chosen = torch.unique(work.index.episode[part])
         if not self.objective.ratio:
-            statistics.local("nll", terms)
-            return torch.tensor([value, 0.0, 0.0], dtype=torch.float64)
-        moved = movement(self.objective, log_ratio[free], advantage[free])
-        for name, values in moved.items():
-            statistics.local(name, values)
-        if work.old is None:
-            self._engine_gap(work, reference.cpu(), tokens)
-        kl = moved["kl"].sum(dtype=torch.float64)
-        return torch.tensor([value, float(kl), int(free.sum())], dtype=torch.float64)
+            return 1.0
+        share = effective.share(work.direct[chosen])
+        if self._observes_idle:  # else the rows without a gradient are missing from it
+            work.statistics.shared("ess", torch.tensor([share], dtype=torch.float64))
+        spec = self.recipe.update.ess
+        return 1.0 if spec is None else effective.rate_scale(share, spec.base, spec.rule)
 
-    def _engine_gap(self, work: _Work, sampled: Tensor, tokens: Tensor) -> None:
-        """Engine ratio where this version sampled; in a single step ``sampled`` is current."""
-        mine = work.batch.version[tokens] == self.version
-        mask = mine & ~work.batch.forced[tokens]
-        log = ratio.engine(sampled=sampled, behaviour=work.batch.behaviour[tokens], mask=mask)
-        work.statistics.local("log_ratio/engine", log[mask])
-        work.statistics.local("mismatch/engine", log[mask].abs())
-
-    def _count(self, work: _Work, part: Tensor, lively: Tensor, idle_rows: int) -> None:
+    def _count(self, work: Work, part: Tensor, lively: Tensor, idle_rows: int) -> None:
         row, batch = work.index.row, work.batch
         trained = torch.isin(row, torch.unique(row[lively]))
         seen = torch.isin(row, torch.unique(row[part])) if self._observes_idle else trained
@@ -289,14 +399,14 @@ class Learner:
 
     def _micros(self, batch: Batch, selected: Tensor) -> list[Micro]:
         """This rank's micro-batches of the rows with a ``selected`` token (bool [T])."""
-        limit, raw = self.recipe.system.micro_batch_tokens, not self.objective.ratio
-        return dealt(batch, selected, self.ranks, limit, raw=raw)
+        cut = Cut(raw=not self.objective.ratio, whole=self.objective.unit == "episode")
+        return dealt(batch, selected, self.ranks, self.recipe.system.micro_batch_tokens, cut)
 
-    def _forward(self, micro: Micro) -> tuple[Tensor, Tensor]:
+    def _forward(self, micro: Micro, root: Root, wants: Wants = NOTHING_MORE) -> Read:
         moved = micro.to(self.device)
-        inputs = (moved.ids, moved.select, moved.targets, self.temperature, moved.sets)
-        logprob, entropy = self.root(*inputs)
-        return logprob, entropy
+        inputs = (moved.ids, moved.select, moved.targets, self.temperature, moved.sets, wants)
+        read: Read = root(*inputs)
+        return read
 
     # -- report ------------------------------------------------------------------------------
 
@@ -312,36 +422,21 @@ class Learner:
             roles["reference"] = f"{scores.reference.version}:{scores.reference.digest}"
         return roles
 
-    def _report(self, work: _Work, roles: dict[str, str], stopped: bool) -> UpdateReport:
-        tallies: dict[str, Tally] = work.statistics.tallies(self.ranks)
-        shown: tuple[str, ...] = ("loss", "grad_norm", "kl")
-        means = {name: tallies[name].mean for name in shown if name in tallies}
-        scalars = {name: mean for name, mean in means.items() if mean is not None}
-        if work.rate is not None:
-            scalars["lr"] = work.rate
-        return UpdateReport(
-            optimizer_steps=work.steps,
-            loss_tokens=work.loss_tokens,
-            train_tokens=work.train_tokens,
-            forward_tokens=work.forward_tokens,
-            skipped_rows=work.skipped_rows,
-            stopped=stopped,
-            roles=roles,
-            tallies=tallies,
-            scalars=scalars,
-        )
-
     # -- state -------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """A copy of everything a resume needs, weights included; minibatch order needs no RNG."""
-        return {"version": self.version, "lineage": self.lineage, **self.stepper.state()}
+        kl_state = {"kl": self.kl.state()} if self.kl is not None else {}
+        own = {"version": self.version, "lineage": self.lineage, **kl_state}
+        return {**own, **self.stepper.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue exactly where :meth:`state` was taken."""
         with self.lease.writer() if self.lease is not None else nullcontext():
             self.stepper.restore(state)
         self.version, self.lineage = state["version"], state["lineage"]
+        if self.kl is not None:
+            self.kl.restore(state["kl"])
 
 
 def _temperature(recipe: Recipe) -> float:
@@ -349,3 +444,9 @@ def _temperature(recipe: Recipe) -> float:
     sampling = recipe.policy.sampling.build()
     require_replayable(sampling)
     return sampling.temperature
+
+
+def _adaptive(spec: KLSpec) -> AdaptiveCoefficient:
+    """The coefficient of the penalty; without a target it never moves."""
+    target, horizon = spec.target or 1.0, spec.horizon or 1
+    return AdaptiveCoefficient(spec.coefficient, target=target, horizon=horizon)

@@ -1,58 +1,128 @@
-"""The objective of the policy: per-token losses by the recipe's surrogate."""
+"""The objective of the policy: the terms of its loss, one number a token, by the recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from hexad.recipe.axes import UpdateSpec
-from hexad.update import ratio, surrogate
+from hexad.contract.faults import ContractViolation
+from hexad.learner.batch import Batch, Scores
+from hexad.recipe.axes import CorrectionSpec, Recipe
+from hexad.update import correction, kl, ratio, unit
+from hexad.update.reduce import Index
+from hexad.update.shares import shares
+from hexad.update.table import CORRECTIONS, KEYS, SURROGATES, Surrogate
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What the terms of N tokens are made of. All [N], on one device; roles are log-probs.
+
+    ``current`` carries the gradient. ``free`` is false on tokens that the grammar forced: they are
+    no decision, so no ratio counts them. ``unit`` numbers the unit of the ratio.
+    """
+
+    current: Tensor
+    old: Tensor
+    behaviour: Tensor
+    advantage: Tensor
+    free: Tensor
+    unit: Tensor | None
+
+
 class Objective:
-    """``loss(current, log_ratio, advantage) -> [N]`` and what it needs.
+    """The policy's surrogate on the ratio that it is written for, with what the recipe declares."""
 
-    ``ratio``: whether it divides by ``old`` and weighs by an advantage; imitation does neither and
-    scores raw log-probs. ``clip``: the bounds, where the ratio is clipped.
+    def __init__(self, recipe: Recipe) -> None:
+        update, action = recipe.update, recipe.action
+        self.name = update.surrogate
+        self.surrogate: Surrogate = SURROGATES[self.name]
+        known = (*self.surrogate.required, *self.surrogate.optional)
+        numbers = {name: getattr(update, key) for name, key in KEYS.items() if name in known}
+        self.numbers: Mapping[str, float] = {k: v for k, v in numbers.items() if v is not None}
+        if missing := [name for name in self.surrogate.required if name not in self.numbers]:
+            keys = ", ".join(f"update.{KEYS[name]}" for name in missing)
+            raise ValueError(f"the surrogate `{self.name}` needs {keys}")
+        self.ratio = bool(self.surrogate.roles)
+        self.role = self.surrogate.roles[0] if self.ratio else "none"
+        self.unit, self.combine = action.ratio, action.combine
+        extra = (update.kl is not None and update.kl.placement == "loss", update.entropy)
+        self.idle = self.surrogate.idle and not any(extra)
+        """Whether a row without advantage has no gradient."""
+
+    def log_ratio(self, facts: Facts) -> Tensor:
+        """The log-ratio that the surrogate divides by, of each token or of its unit."""
+        if self.role == "direct":
+            log = ratio.direct(current=facts.current, behaviour=facts.behaviour, mask=facts.free)
+        else:
+            log = ratio.update(current=facts.current, old=facts.old, mask=facts.free)
+        if facts.unit is None or self.combine is None:
+            return log
+        return unit.combine(log, facts.unit, facts.free, self.combine)
+
+    def terms(self, facts: Facts, log: Tensor) -> Tensor:
+        """Loss [N] of each token, before any denominator."""
+        tensors = {"log_ratio": log, "current": facts.current, "advantage": facts.advantage}
+        return self.surrogate.loss(tensors, self.numbers)
+
+    def movement(self, facts: Facts, log: Tensor, length: Tensor, lag: Tensor) -> dict[str, Tensor]:
+        """Statistics by name: how far the policy has moved, and where the bounds act.
+
+        ``clip/below_positive`` is 1 where the ratio is under its lower bound among the tokens with
+        a positive advantage, and so on by side, sign, length and lag. Tokens that were forced are
+        in none.
+        """
+        free = facts.free
+        moved = ratio.update(current=facts.current, old=facts.old, mask=free).detach()[free]
+        found = {"log_ratio/update": moved, "kl": ratio.k3(moved)}
+        if self.role == "direct":
+            found["log_ratio/direct"] = log.detach()[free]
+        if self.unit != "token":
+            found[f"log_ratio/{self.unit}"] = log.detach()[free]
+        tensors = {"log_ratio": log.detach(), "current": facts.current.detach()}
+        outside = self.surrogate.outside(tensors, self.numbers)
+        if outside is not None:
+            others = (facts.advantage[free], length[free], lag[free])
+            for name, flag in zip(("below", "above"), outside, strict=True):
+                found |= shares(f"clip/{name}", flag[free], *others)
+        return found
+
+
+def penalty(estimator: str, weighted: str, facts: Facts, reference: Tensor) -> Tensor:
+    """Divergence [N] from the reference, as a loss; 0 on tokens that were forced."""
+    x = ratio.anchored(current=facts.current, reference=reference, mask=facts.free)
+    value = kl.ESTIMATORS[estimator](x)
+    if weighted == "none":
+        return value
+    rho = ratio.direct(current=facts.current, behaviour=facts.behaviour, mask=facts.free)
+    return kl.weighted(value, rho, graph=weighted == "graph")
+
+
+def corrected(
+    spec: CorrectionSpec, batch: Batch, scores: Scores, index: Index, advantage: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Weight float64 [T] of each token's policy term, and bool [T] what is kept; both detached.
+
+    Raises ``ContractViolation`` when a role of the ratio is missing on a token that counts.
     """
-
-    loss: Callable[[Tensor, Tensor, Tensor], Tensor]
-    ratio: bool
-    clip: tuple[float, float] | None = None
-
-
-def objective(spec: UpdateSpec) -> Objective:
-    """The objective that ``spec.surrogate`` names. Raises ``ValueError`` without clip bounds."""
-    if spec.surrogate == "nll":
-        return Objective(lambda current, log_ratio, advantage: surrogate.nll(current), ratio=False)
-    if spec.surrogate == "plain":
-        return Objective(
-            lambda current, log_ratio, advantage: surrogate.plain(log_ratio, advantage), ratio=True
+    mask = index.valid & ~batch.forced
+    role = scores.sampled if spec.ratio == "engine" else scores.old
+    if role is None or not bool(torch.isfinite(role.logprob[mask]).all()):
+        name = "sampled" if spec.ratio == "engine" else "old"
+        raise ContractViolation(
+            f"update.correction: `{name}` is missing for tokens that count, and a ratio that is "
+            "missing is not 1"
         )
-    low, high = spec.clip_low, spec.clip_high
-    if low is None or high is None:
-        raise ValueError("the surrogate `clip` needs clip_low and clip_high")
-    return Objective(
-        lambda current, log_ratio, advantage: surrogate.clip(log_ratio, advantage, low, high),
-        ratio=True,
-        clip=(low, high),
-    )
-
-
-def movement(spec: Objective, log_ratio: Tensor, advantage: Tensor) -> dict[str, Tensor]:
-    """Statistics of the update ratio by name, of N action tokens.
-
-    ``clip/below_positive`` is 1 where rho < 1 - low among the tokens with a positive advantage, and
-    so on for both sides and both signs. The two that stop the gradient are ``above_positive`` and
-    ``below_negative``.
-    """
-    found = {"log_ratio/update": log_ratio.detach(), "kl": ratio.k3(log_ratio.detach())}
-    if spec.clip is not None:
-        below, above = surrogate.outside(log_ratio, *spec.clip)
-        for sign, chosen in (("positive", advantage > 0), ("negative", advantage < 0)):
-            found[f"clip/below_{sign}"] = below[chosen]
-            found[f"clip/above_{sign}"] = above[chosen]
-    return found
+    log = ratio.log_ratio(role.logprob, batch.behaviour, mask).double()
+    rule = CORRECTIONS[spec.rule]
+    inputs: list[Tensor] = [log]
+    if rule.advantage:
+        inputs.append(advantage)
+    if rule.whole:
+        inputs += [index.episode, mask]
+    bounds = [spec.low] if rule.low else []
+    found: correction.Correction = rule.function(*inputs, *bounds, spec.high)
+    return found.weight, found.keep

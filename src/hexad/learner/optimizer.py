@@ -68,12 +68,15 @@ class Stepper:
         """Global 2-norm of the gradient, on one tensor."""
         return torch.nn.utils.get_total_norm(self.gradients())
 
-    def step(self, norm: Tensor, progress: float) -> float:
-        """Clip the gradient by its global ``norm``, step, and return the learning rate."""
+    def step(self, norm: Tensor, progress: float, scale: float = 1.0) -> float:
+        """Clip the gradient by its global ``norm``, step, and return the learning rate.
+
+        ``scale`` multiplies the rate of the schedule.
+        """
         if self.spec.clip_norm is not None:
             factor = (self.spec.clip_norm / norm).clamp(max=1.0)
             torch._foreach_mul_(self.gradients(), factor)
-        rate = learning_rate(self.spec, self.steps, progress)
+        rate = scale * learning_rate(self.spec, self.steps, progress)
         for group in self.adam.param_groups:
             group["lr"] = rate
         self.adam.step()

@@ -98,35 +98,64 @@ def share(lengths: Sequence[int], size: int, rank: int) -> list[int]:
 def pack(
     batch: Batch, rows: dict[int, Layout], limit: int, *, ahead: int = 1, raw: bool = False
 ) -> Iterator[Micro]:
-    """Micro-batches of at most ``limit`` padded tokens, longest rows first.
+    """Micro-batches of at most ``limit`` padded tokens, longest rows first; rows are never split.
 
     The sets that targets were drawn from come along where the batch has them, unless ``raw``:
-    imitation and preference losses are over the full vocabulary. A row, the atom of every method
-    here, is never split: a row longer than ``limit`` is alone.
+    imitation and preference losses are over the full vocabulary. A row longer than ``limit`` is
+    alone.
     """
-    order = sorted(rows, key=lambda row: (-rows[row].inputs, row))
-    start = 0
-    while start < len(order):
-        count = max(limit // rows[order[start]].inputs, 1)
-        micro = _micro(batch, {row: rows[row] for row in order[start : start + count]}, ahead)
-        cut = batch.support_ids is not None and ahead == 1 and not raw
-        yield replace(micro, sets=_sets(batch, micro.tokens)) if cut else micro
-        start += count
+    yield from _packed(batch, rows, [[row] for row in rows], limit, ahead, raw)
+
+
+class Cut(NamedTuple):
+    """How selected tokens become micro-batches; see :func:`layouts` and :func:`pack`."""
+
+    ahead: int = 1
+    raw: bool = False
+    whole: bool = False
+    """Keep the rows of an episode together: its ratio is made of all of them."""
+
+
+PLAIN = Cut()
 
 
 def dealt(
-    batch: Batch,
-    selected: Tensor,
-    ranks: Ranks,
-    limit: int,
-    *,
-    ahead: int = 1,
-    raw: bool = False,
+    batch: Batch, selected: Tensor, ranks: Ranks, limit: int, cut: Cut = PLAIN
 ) -> list[Micro]:
     """This rank's micro-batches of the rows with a ``selected`` token (bool [T])."""
-    found = list(layouts(batch, selected, ahead=ahead).items())
-    mine = share([layout.inputs for _, layout in found], ranks.size, ranks.rank)
-    return list(pack(batch, dict(found[i] for i in mine), limit, ahead=ahead, raw=raw))
+    rows = layouts(batch, selected, ahead=cut.ahead)
+    atoms: dict[int, list[int]] = {}
+    for row in rows:
+        atoms.setdefault(int(batch.row_episode[row]) if cut.whole else row, []).append(row)
+    parts = list(atoms.values())
+    lengths = [sum(rows[row].inputs for row in atom) for atom in parts]
+    mine = [parts[i] for i in share(lengths, ranks.size, ranks.rank)]
+    return list(_packed(batch, rows, mine, limit, cut.ahead, cut.raw))
+
+
+def _packed(
+    batch: Batch,
+    rows: dict[int, Layout],
+    atoms: list[list[int]],
+    limit: int,
+    ahead: int,
+    raw: bool,
+) -> Iterator[Micro]:
+    """Atoms, longest row first, in micro-batches of at most ``limit`` padded tokens."""
+    cut = batch.support_ids is not None and ahead == 1 and not raw
+    width = {id(atom): max(rows[row].inputs for row in atom) for atom in atoms}
+    waiting: list[int] = []
+    widest = 0
+    for atom in sorted(atoms, key=lambda atom: (-width[id(atom)], atom[0])):
+        widest = widest or width[id(atom)]
+        if waiting and (len(waiting) + len(atom)) * widest > limit:
+            micro = _micro(batch, {row: rows[row] for row in waiting}, ahead)
+            yield replace(micro, sets=_sets(batch, micro.tokens)) if cut else micro
+            waiting, widest = [], width[id(atom)]
+        waiting += atom
+    if waiting:
+        micro = _micro(batch, {row: rows[row] for row in waiting}, ahead)
+        yield replace(micro, sets=_sets(batch, micro.tokens)) if cut else micro
 
 
 def _micro(batch: Batch, rows: dict[int, Layout], ahead: int) -> Micro:

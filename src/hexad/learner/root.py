@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from hexad.contract.faults import ContractViolation
 from hexad.learner.pack import Sets
+
+
+class Wants(NamedTuple):
+    """What a caller needs beyond log-probs and entropies. Nothing is computed for nobody."""
+
+    entropy_gradient: bool = False
+    """The entropy carries a gradient: it is in the loss, not only a statistic."""
+    raw: bool = False
+    """Log-probs of the whole vocabulary, too, at temperature 1: imitation is of the model."""
+    hidden: bool = False
+    """The hidden states that the logits are made of: a value head reads them."""
+
+
+NOTHING_MORE = Wants()
+
+
+class Read(NamedTuple):
+    """``logprob`` [N] and ``entropy`` [N]; ``raw`` [N] and ``hidden`` [N, width] where wanted."""
+
+    logprob: Tensor
+    entropy: Tensor
+    raw: Tensor | None = None
+    hidden: Tensor | None = None
 
 
 class Root(nn.Module):
@@ -32,32 +55,39 @@ class Root(nn.Module):
         targets: Tensor,
         temperature: float,
         sets: Sets | None = None,
-    ) -> tuple[Tensor, Tensor]:
+        wants: Wants = NOTHING_MORE,
+    ) -> Read:
         """Log-probs [N] of ``targets`` and entropies [N], of ``softmax(logits / temperature)``.
 
         ids int64 [B, L], right-padded; select int64 [N] indexes the flattened [B * L] positions;
         targets int64 [N]. The softmax is over the recorded ``sets``, or over the whole vocabulary
         without them, in float32 (float64 for a float64 model). The entropy, in nats, is a
-        statistic: it carries no gradient.
+        statistic without a gradient unless ``wants`` says otherwise.
         """
-        logits = self._logits(ids, select)
+        logits, hidden = self._logits(ids, select)
+        raw = None
+        if wants.raw:
+            raw = torch.log_softmax(logits, dim=-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
         if temperature != 1.0:
             logits = logits / temperature
         if sets is not None:
-            return over_sets(logits, sets)
-        logs = torch.log_softmax(logits, dim=-1)
-        logprob = logs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        with torch.no_grad():
-            entropy = -(logs.exp() * logs).sum(-1)
-        return logprob, entropy
+            logprob, entropy = over_sets(logits, sets, gradient=wants.entropy_gradient)
+        else:
+            logs = torch.log_softmax(logits, dim=-1)
+            logprob = logs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+            with torch.set_grad_enabled(wants.entropy_gradient and torch.is_grad_enabled()):
+                entropy = -(logs.exp() * logs).sum(-1)
+        if wants.hidden and hidden is None:
+            raise ContractViolation("a model without output embeddings has no shared hidden states")
+        return Read(logprob, entropy, raw, hidden if wants.hidden else None)
 
-    def _logits(self, ids: Tensor, select: Tensor) -> Tensor:
-        """Logits [N, V] at the selected positions, float32 or float64."""
-        fired: list[bool] = []
+    def _logits(self, ids: Tensor, select: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Logits [N, V] at the selected positions, float32 or float64, and what they came from."""
+        fired: list[Tensor] = []
 
         def pick(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            fired.append(True)
             hidden = args[0].reshape(-1, args[0].shape[-1]).index_select(0, select)
+            fired.append(hidden)
             return (hidden.unsqueeze(0), *args[1:])
 
         head = self.model.get_output_embeddings()
@@ -72,10 +102,11 @@ class Root(nn.Module):
             flat = flat.index_select(0, select)
         if len(flat) != len(select):
             raise ContractViolation(f"{len(flat)} rows of logits for {len(select)} positions")
-        return flat.to(torch.promote_types(flat.dtype, torch.float32))
+        wide = flat.to(torch.promote_types(flat.dtype, torch.float32))
+        return wide, fired[0] if fired else None
 
 
-def over_sets(logits: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
+def over_sets(logits: Tensor, sets: Sets, *, gradient: bool = False) -> tuple[Tensor, Tensor]:
     """Log-probs [N] of the targets and entropies [N], each normalised over its own recorded set.
 
         log p(a) = z_a - log sum_{b in S} exp z_b,    gradient on z_b: 1[b = a] - p(b), b in S
@@ -83,7 +114,8 @@ def over_sets(logits: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
     ``logits`` z [N, V]. The set is a fact of the sample: it stays what it was however the weights
     move, so only differences inside it matter, and mass that the policy moves out of it neither
     raises nor lowers the result. No -inf is ever formed: memory and time are those of the sets'
-    own sizes. A set of one gives exactly 0, with gradient exactly 0.
+    own sizes. A set of one gives exactly 0, with gradient exactly 0. With ``gradient`` the entropy
+    carries one too.
     """
     owner = torch.repeat_interleave(sets.lengths)
     picked = logits.reshape(-1).gather(0, owner * logits.shape[-1] + sets.ids)
@@ -91,6 +123,6 @@ def over_sets(logits: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
     shifted = picked - highest[owner]
     total = torch.segment_reduce(shifted.exp(), "sum", lengths=sets.lengths)
     logs = shifted - total.log()[owner]
-    with torch.no_grad():
+    with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
         entropy = -torch.segment_reduce(logs.exp() * logs, "sum", lengths=sets.lengths)
     return logs[sets.place], entropy

@@ -275,6 +275,15 @@ class CorrectionSpec(Axis):
     """The cap, or the largest ratio (``k3`` and ``opsm``: mean divergence) that is kept."""
 
 
+class EssSpec(Axis):
+    """A learning rate that follows the effective sample size of each step (VCPO)."""
+
+    base: float = Field(gt=0, le=1)
+    """Effective share of the episodes at which the rate is whole: 1, or .55 over several turns."""
+    rule: Literal["sqrt", "linear"] = "sqrt"
+    """The factor is the root of share / base, or share / base itself; never above 1."""
+
+
 class KLSpec(Axis):
     """A penalty for leaving the reference, the policy that the run starts with."""
 
@@ -325,6 +334,8 @@ class UpdateSpec(Axis):
     """A weight against engine mismatch or stale data."""
     kl: KLSpec | None = None
     """A penalty for leaving the reference policy."""
+    ess: EssSpec | None = None
+    """Scale the learning rate of each step by its effective sample size."""
     entropy: float | None = Field(default=None, gt=0)
     """Weight of the policy's entropy, over the set it samples from, in the objective."""
     positive_nll: float | None = Field(default=None, gt=0)

@@ -127,7 +127,7 @@ def steps(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _imitation(update: UpdateSpec) -> Iterator[Problem]:
-    for key in ("target_kl", "correction", "kl", "entropy", "positive_nll"):
+    for key in ("target_kl", "correction", "kl", "ess", "entropy", "positive_nll"):
         if getattr(update, key) is not None:
             reason = "has no effect with update.surrogate: nll, which imitates"
             yield Problem(f"update.{key}", reason, "remove it, or use surrogate: clip")

@@ -1,0 +1,113 @@
+"""One update in progress: its fixed inputs, and what has been counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from hexad.learner.batch import Batch, Credit, Scores
+from hexad.learner.minibatch import index_of
+from hexad.learner.objective import Objective
+from hexad.learner.ranks import Ranks
+from hexad.learner.report import Statistics, UpdateReport
+from hexad.update import ratio, unit
+from hexad.update.reduce import Index
+
+
+@dataclass(slots=True)
+class Work:
+    """``advantage`` float64 [T]; ``weight`` [T] corrects the policy term; ``unit`` [T] is that of
+    the ratio; ``length`` [T] the action tokens of the token's episode; ``lag`` [T] its age in
+    versions; ``success`` bool [T]; ``direct`` [E] sums log current / behaviour over one step.
+    """
+
+    batch: Batch
+    index: Index
+    advantage: Tensor
+    scores: Scores
+    progress: float
+    length: Tensor
+    lag: Tensor
+    success: Tensor
+    direct: Tensor
+    unit: Tensor | None = None
+    weight: Tensor | None = None
+    statistics: Statistics = field(default_factory=Statistics)
+    steps: int = 0
+    loss_tokens: int = 0
+    train_tokens: int = 0
+    forward_tokens: int = 0
+    skipped_rows: int = 0
+    rate: float | None = None
+
+    @classmethod
+    def begin(
+        cls, batch: Batch, scores: Scores, credit: Credit, spec: Objective, at: tuple[int, float]
+    ) -> Work:
+        """``at`` is the learner's version and the used share of the budget."""
+        version, progress = at
+        valid = batch.action & (batch.weight > 0) & credit.counted[batch.token_episode]
+        index = index_of(batch, valid)
+        lengths = torch.zeros(len(batch.episodes), dtype=torch.int64)
+        lengths.index_add_(0, index.episode, batch.action.to(torch.int64))
+        work = cls(
+            batch,
+            index,
+            torch.where(valid, credit.advantage.detach(), 0.0),
+            scores,
+            progress,
+            length=lengths[index.episode],
+            lag=torch.where(batch.action, version - batch.version, 0).clamp(min=0),
+            success=batch.success[batch.token_episode],
+            direct=torch.zeros(len(batch.episodes), dtype=torch.float64),
+            unit=unit.of(index, spec.unit) if spec.unit != "token" else None,
+        )
+        work.statistics.shared("length/action_tokens", lengths)
+        if spec.ratio:
+            work.statistics.shared("advantage", work.advantage[valid])
+        work.observe_scores()
+        return work
+
+    def observe_scores(self) -> None:
+        """Tally what the scoring passes said."""
+        valid, scores, batch = self.index.valid & ~self.batch.forced, self.scores, self.batch
+        passes = (scores.old, scores.reference)
+        self.forward_tokens += len(batch.ids) * sum(role is not None for role in passes)
+        if scores.old is not None and scores.old.entropy is not None:
+            self.statistics.shared("entropy", scores.old.entropy[valid])
+        if scores.old is not None and scores.reference is not None:
+            x = ratio.anchored(
+                current=scores.old.logprob, reference=scores.reference.logprob, mask=valid
+            )
+            self.statistics.shared("kl_reference", ratio.k3(-x[valid]))
+        if scores.sampled is not None:
+            mask = valid & scores.sampled.logprob.isfinite()
+            log = ratio.engine(sampled=scores.sampled.logprob, behaviour=batch.behaviour, mask=mask)
+            self.statistics.shared("log_ratio/engine", log[mask])
+            self.statistics.shared("mismatch/engine", log[mask].abs())
+        if scores.old is not None and bool((self.lag[valid] > 0).any()):
+            log = ratio.proximal(old=scores.old.logprob, behaviour=batch.behaviour, mask=valid)
+            self.statistics.shared("log_ratio/proximal", log[valid])
+
+    def report(self, ranks: Ranks, roles: Mapping[str, str], *, stopped: bool) -> UpdateReport:
+        """The end of it. Collective."""
+        tallies = self.statistics.tallies(ranks)
+        shown = ("loss", "grad_norm", "kl", "kl_reference")
+        means = {name: tallies[name].mean for name in shown if name in tallies}
+        scalars = {name: mean for name, mean in means.items() if mean is not None}
+        if self.rate is not None:
+            scalars["lr"] = self.rate
+        return UpdateReport(
+            optimizer_steps=self.steps,
+            loss_tokens=self.loss_tokens,
+            train_tokens=self.train_tokens,
+            forward_tokens=self.forward_tokens,
+            skipped_rows=self.skipped_rows,
+            stopped=stopped,
+            roles=roles,
+            tallies=tallies,
+            scalars=scalars,
+        )
