@@ -99,12 +99,13 @@ def train(
     ranks = from_environment()
     looks = watcher if watcher is not None and ranks.rank == 0 else Blind()
     order = Order(run_dir, resume, looks, interrupted, ranks)
-    try:
-        if isinstance(recipe, Staged):
-            return _train_stages(recipe, order)
-        return {"reason": _train_one(recipe, run_dir, order)}
-    finally:
-        ranks.close()
+    if isinstance(recipe, Staged):
+        outcome = _train_stages(recipe, order)
+    else:
+        outcome = {"reason": _train_one(recipe, run_dir, order)}
+    # Not after an error: the other ranks would learn of a lost neighbour before its cause is told.
+    ranks.close()
+    return outcome
 
 
 def evaluate(run_dir: Path, split: Split, *, tasks: int | None = None) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from types import FrameType, TracebackType
 class Interrupts:
     """Inside the ``with`` block the first SIGINT only sets a flag that the loop asks for.
 
-    The second one raises ``KeyboardInterrupt`` wherever the program is.
+    The second one raises ``KeyboardInterrupt`` wherever the program is. ``silent`` says nothing.
     """
 
-    def __init__(self) -> None:
-        self._asked = False
+    def __init__(self, *, silent: bool = False) -> None:
+        self._asked, self._silent = False, silent
 
     def __enter__(self) -> Interrupts:
         self._before = signal.signal(signal.SIGINT, self._first)
@@ -35,4 +35,5 @@ class Interrupts:
     def _first(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.stderr.write("\nstopping after this batch; press Ctrl-C again to stop at once\n")
+        if not self._silent:
+            sys.stderr.write("\nstopping after this batch; press Ctrl-C again to stop at once\n")

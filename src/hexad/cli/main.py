@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from hexad.cli.ranks import first
 from hexad.cli.report import INTERRUPTED, USERS, conclude
 from hexad.contract.faults import UserError
 
@@ -106,5 +107,5 @@ def _misused(message: str, as_json: bool) -> int:
 
 
 def _console(as_json: bool) -> Console:
-    """Where people look: stdout, or stderr where stdout carries a document."""
-    return Console(stderr=as_json, quiet=as_json)
+    """Where people look: stdout, or stderr where stdout carries a document; one rank shows."""
+    return Console(stderr=as_json, quiet=as_json or not first())

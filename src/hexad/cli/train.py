@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from hexad.cli.interrupt import Interrupts
+from hexad.cli.ranks import first
 from hexad.cli.report import Interrupted
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import dump, tree
@@ -60,11 +61,15 @@ def folder(order: Order) -> Path:
 
 
 def train(order: Order, console: Console) -> dict[str, Any]:
-    """Train, then print the summary and draw the curve. Raises ``Interrupted`` after Ctrl-C."""
+    """Train, then print the summary and draw the curve. Raises ``Interrupted`` after Ctrl-C.
+
+    Under torchrun all of that is the first process's; the others only train.
+    """
     from hexad.evidence.folder import claim
 
     recipe, run_dir = load(order.recipe, list(order.overrides)), folder(order)
-    claim(run_dir, recipe, resume=order.resume)
+    if first():
+        claim(run_dir, recipe, resume=order.resume)
 
     from hexad import run
     from hexad.cli.progress import Watcher
@@ -72,7 +77,7 @@ def train(order: Order, console: Console) -> dict[str, Any]:
     from hexad.evidence.summary import render, summarize
 
     watcher = Watcher(console)
-    with Interrupts() as interrupts:
+    with Interrupts(silent=not first()) as interrupts:
         try:
             outcome = run.train(
                 recipe,
@@ -86,6 +91,8 @@ def train(order: Order, console: Console) -> dict[str, Any]:
     if outcome["reason"] == INTERRUPTED_REASON:
         what = "stopped after a whole batch; everything up to it is kept"
         raise Interrupted(what, where=str(run_dir), fix=order.again(run_dir))
+    if not first():
+        return outcome
     draw(run_dir)
     summary = {**summarize(run_dir), **outcome}
     console.print(render(summary))

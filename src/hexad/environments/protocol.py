@@ -141,6 +141,6 @@ class Declaring(Protocol):
 class Finite(Protocol):
     """A family that knows how many tasks it has: optional."""
 
-    def size(self, split: Split) -> int | None:
+    def task_count(self, split: Split) -> int | None:
         """Number of different tasks of ``split``; ``None`` where they never end."""
         ...

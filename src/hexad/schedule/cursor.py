@@ -8,7 +8,31 @@ import numpy as np
 
 from hexad.contract.faults import UserError
 from hexad.contract.task import Split, Task
-from hexad.environments.protocol import TaskFamily
+from hexad.environments.protocol import Finite, TaskFamily
+
+
+def train_limit(family: TaskFamily, count: int | None) -> int | None:
+    """After how many train tasks the data ends: ``count``, else what the family itself says.
+
+    ``None`` where neither is given. Raises ``UserError`` for a count beyond the family's, and for a
+    family that does not answer with a number of tasks.
+    """
+    size = family.task_count(Split.TRAIN) if isinstance(family, Finite) else None
+    if size is None:
+        return count
+    if type(size) is not int or size < 1:
+        raise UserError(
+            f"{family.name} says that it has {size!r} train tasks",
+            where=f"{type(family).__name__}.task_count",
+            fix="return a positive number, or None where tasks never end",
+        )
+    if count is not None and count > size:
+        raise UserError(
+            f"{count} train tasks are wanted, {family.name} has {size}",
+            where="task.train.count",
+            fix=f"lower it to at most {size}, or leave it out",
+        )
+    return size if count is None else count
 
 
 def train_tasks(family: TaskFamily, limit: int | None, cursor: int, count: int) -> Sequence[Task]:
@@ -34,7 +58,7 @@ def train_tasks(family: TaskFamily, limit: int | None, cursor: int, count: int) 
         raise UserError(
             f"{count} train tasks were asked for, {len(tasks)} came",
             where=f"{type(family).__name__}.tasks",
-            fix="raise UserError when a finite split holds fewer; or set task.train.count",
+            fix="say how many there are with task_count, or set task.train.count",
         )
     return tasks
 

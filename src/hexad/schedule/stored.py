@@ -18,7 +18,7 @@ from hexad.rollout.demonstrate import record
 from hexad.rollout.plan import plan_group
 from hexad.rollout.rates import check_fault_rate
 from hexad.rollout.world import World
-from hexad.schedule.cursor import next_indices, train_tasks
+from hexad.schedule.cursor import next_indices, train_limit, train_tasks
 from hexad.schedule.source import Harvest
 
 
@@ -49,13 +49,14 @@ class ExpertShelf:
 
     def __init__(self, world: World, recipe: Recipe) -> None:
         self._world, self._seed = world, recipe.run.seed
-        self._limit, self.repeats = recipe.task.train.count, recipe.data.size is not None
+        self._limit = train_limit(world.family, recipe.task.train.count)
+        self.repeats = recipe.data.size is not None
         self.size = recipe.data.size or self._limit
         if self._limit is not None and self.size is not None and self.size > self._limit:
             raise UserError(
                 f"{self.size} demonstrations of {self._limit} train tasks",
                 where="data.size",
-                fix="lower it, or raise task.train.count",
+                fix="lower it, or raise task.train.count where the environment has more",
             )
         self._kept: dict[int, Episode] = {}
 

@@ -15,7 +15,7 @@ from hexad.rollout.collect import collect
 from hexad.rollout.plan import EpisodePlan, plan_group
 from hexad.rollout.rates import check_fault_rate, check_unscored_rate
 from hexad.rollout.world import World
-from hexad.schedule.cursor import train_tasks
+from hexad.schedule.cursor import train_limit, train_tasks
 from hexad.schedule.source import Harvest
 
 
@@ -23,8 +23,9 @@ class SynchronousSource:
     """Draws ``data.groups`` train tasks in order and tries each ``data.group_size`` times.
 
     The next batch begins when the last episode of this one has ended, at the version that the
-    engine has loaded. With ``task.train.count`` the tasks end: the last batch holds what is left
-    and is ``exhausted``; nothing starts again. Equal seeds give equal episodes, times apart.
+    engine has loaded. With ``task.train.count``, or where the family says how many tasks it has,
+    they end: the last batch holds what is left and is ``exhausted``; nothing starts again. Equal
+    seeds give equal episodes, times apart.
     """
 
     def __init__(self, world: World, recipe: Recipe, sink: Sink = ignore) -> None:
@@ -32,6 +33,7 @@ class SynchronousSource:
         self._known = world.lineage
         self._world = replace(world, lineage=self._lineage_of)
         self._recipe, self._sink = recipe, sink
+        self._limit = train_limit(world.family, recipe.task.train.count)
         self._cursor = 0
 
     def next(self, version: int) -> Harvest:
@@ -53,7 +55,7 @@ class SynchronousSource:
         check_fault_rate(episodes, data.fault_limit)
         check_unscored_rate(episodes, self._recipe.feedback.unscored_limit)
         self._cursor += taken
-        return Harvest(tuple(episodes), exhausted=self._cursor == self._recipe.task.train.count)
+        return Harvest(tuple(episodes), exhausted=self._cursor == self._limit)
 
     def publish(self, weights: Weights | None, version: int, lineage: str) -> None:
         """Let the engine load ``weights`` as ``version``. Call it before the first batch too."""
@@ -74,7 +76,7 @@ class SynchronousSource:
 
     def _plan(self, version: int) -> list[EpisodePlan]:
         family, recipe = self._world.family, self._recipe
-        tasks = train_tasks(family, recipe.task.train.count, self._cursor, recipe.data.groups)
+        tasks = train_tasks(family, self._limit, self._cursor, recipe.data.groups)
         return [
             plan
             for index, task in enumerate(tasks, start=self._cursor)
