@@ -127,13 +127,15 @@ def _nucleus(scores: torch.Tensor, mass: float, width: int) -> torch.Tensor:
     At most ``width`` scores of a row are finite; it is fixed by the transform and not by the rows,
     so that sums have the same length in any batch.
     """
-    places = scores.topk(width).indices.sort(-1).values
-    ranked, order = scores.gather(-1, places).sort(stable=True, dim=-1, descending=True)
+    places = None
+    if width < scores.shape[-1]:
+        places = scores.topk(width).indices.sort(-1).values
+    few = scores if places is None else scores.gather(-1, places)
+    ranked, order = few.sort(stable=True, dim=-1, descending=True)
     share = ranked.softmax(-1).double()
     before = share.cumsum(-1) - share
-    return torch.zeros_like(scores, dtype=torch.bool).scatter_(
-        -1, places.gather(-1, order), before < mass
-    )
+    where = order if places is None else places.gather(-1, order)
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, where, before < mass)
 
 
 def _require_cuts(sampling: Sampling) -> None:
