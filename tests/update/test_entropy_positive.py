@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,3 +80,14 @@ def test_no_correct_episode_gives_exactly_nothing():
     place = index([0, 1], [1.0, 0.0])
     assert positive(place, torch.tensor([False, False])).tolist() == [0.0, 0.0]
     assert positive(place, torch.tensor([False, True])).tolist() == [0.0, 0.0]
+
+
+def test_faulted_tokens_and_tokens_without_weight_are_no_example():
+    """A faulted episode keeps its weights but is not valid; a valid token may weigh nothing."""
+    place = index([0, 1, 1], [1.0, 1.0, 1.0])
+    place = replace(place, valid=torch.tensor([False, True, True]))
+    every = torch.tensor([True, True, True])
+    assert positive(place, every).tolist() == [0.0, 0.5, 0.5]
+    assert positive(place, torch.tensor([True, False, False])).tolist() == [0.0] * 3
+    weightless = replace(place, weight=torch.zeros(3))
+    assert positive(weightless, every).tolist() == [0.0] * 3

@@ -20,6 +20,5 @@ def entropy(logprobs: Tensor) -> Tensor:
     total = torch.logsumexp(logprobs.detach(), -1)
     if not bool((total.abs() <= _TOLERANCE).all()):
         raise ContractViolation("the entropy of rows that are not normalised log-probs")
-    inside = logprobs > -torch.inf
-    finite = torch.where(inside, logprobs, 0.0)
-    return -torch.where(inside, finite.exp() * finite, 0.0).sum(-1)
+    finite = torch.where(logprobs > -torch.inf, logprobs, 0.0)
+    return -(finite.exp() * finite).sum(-1)
