@@ -56,6 +56,10 @@ class Watcher(Protocol):
         """A recipe begins or is resumed; ``ledger`` hears each event first."""
         ...
 
+    def note(self, text: str) -> None:
+        """Something that happened outside the loop."""
+        ...
+
     def __call__(self, event: Event) -> None:
         """An event."""
         ...
@@ -65,6 +69,9 @@ class Blind:
     """A watcher that sees nothing."""
 
     def stage(self, name: str, recipe: Recipe, ledger: Ledger) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
         """Nothing."""
 
     def __call__(self, event: Event) -> None:
@@ -108,7 +115,9 @@ def train(
     return outcome
 
 
-def evaluate(run_dir: Path, split: Split, *, tasks: int | None = None) -> dict[str, Any]:
+def evaluate(
+    run_dir: Path, split: Split, *, tasks: int | None = None, watcher: Watcher | None = None
+) -> dict[str, Any]:
     """Evaluate the newest whole checkpoint in ``run_dir`` and return the row that was written.
 
     ``tasks`` defaults to the count in the run's recipe. Raises ``UserError`` when there is none.
@@ -118,6 +127,7 @@ def evaluate(run_dir: Path, split: Split, *, tasks: int | None = None) -> dict[s
     if found is None:
         fix = "train first, or resume the run until its first checkpoint"
         raise UserError("this run has no whole checkpoint", where=str(run_dir), fix=fix)
+    _tell_damage(found, watcher or Blind())
     count = tasks or getattr(recipe.task, str(split)).count
     if count is None:
         fix = "say how many with --tasks"
@@ -241,7 +251,7 @@ def _train_one(recipe: Recipe, folder: Path, order: Order, gate: Gate | None = N
     with compose(recipe, folder, order.watcher, order.ranks) as loop:
         order.watcher.stage(recipe.name, recipe, loop.parts.ledger)
         if begun:
-            _resume(loop)
+            _resume(loop, order.watcher)
         reason = loop.run(order.interrupted)
         if gate is not None and reason != INTERRUPTED:
             _pass(gate, loop)
@@ -284,7 +294,7 @@ def _pass(gate: Gate, loop: Loop) -> None:
         )
 
 
-def _resume(loop: Loop) -> None:
+def _resume(loop: Loop, watcher: Watcher) -> None:
     """Rewind the run to its newest whole checkpoint; without one it starts again from nothing."""
     parts_ = loop.parts
     first = parts_.ranks.rank == 0
@@ -294,16 +304,26 @@ def _resume(loop: Loop) -> None:
         for path in parts_.logs:
             path.unlink(missing_ok=True)
         return
+    _tell_damage(found, watcher)
     mark = found.manifest.store
     if parts_.store is None or mark is None:
         checkpoint.resume(found, parts_.registry, logs)
         return
     with losses.booked(parts_.run_dir, parts_.store, mark.last_step):
-        checkpoint.resume(found, parts_.registry, logs)
+        rewound = checkpoint.resume(found, parts_.registry, logs)
+    for path in rewound.torn:
+        watcher.note(f"episodes that could not be read were set aside: {path}")
     # What the checkpoint's own ledger knows of was booked before it was written.
     lost = losses.total(parts_.run_dir) - losses.Loss(**parts_.ledger.killed)
     if lost.episodes > 0:
         loop.emit(WorkLost(parts_.learner.version, lost.episodes, lost.sampled_tokens))
+
+
+def _tell_damage(found: checkpoint.Checkpoint, watcher: Watcher) -> None:
+    for skipped in found.skipped:
+        watcher.note(
+            f"checkpoint {skipped.path.name} is not whole: {skipped.why}; {found.path.name} is used"
+        )
 
 
 def _policy(recipe: Recipe) -> Policy:
