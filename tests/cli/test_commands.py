@@ -213,7 +213,7 @@ def test_evaluate_prints_a_row_or_a_document(hexad, fake_run, tmp_path):
     row = {"step": 3, "split": "hidden", "episodes": 4, "scored": 3, "correct": 2}
     row |= {"success": 2 / 3, "low": 0.2, "high": 0.9, "unscored": 1, "verdicts": {"correct": 2}}
     row |= {"endings": {"terminal": 4}, "faults": {}, "strata": {}}
-    fake_run(begun, lambda folder, split, tasks: {**row, "asked": [str(split), tasks]})
+    fake_run(begun, lambda folder, split, tasks, watcher: {**row, "asked": [str(split), tasks]})
     hexad("train", RECIPE, MODEL, "--run", tmp_path)
     code, _, err = hexad("evaluate", tmp_path)
     assert code == 2 and "no checkpoint" in err

@@ -30,8 +30,9 @@ def evaluate(run_dir: Path, split: str, tasks: int | None, console: Console) -> 
     part = saved[-1]
 
     from hexad import run
+    from hexad.cli.progress import Watcher
 
-    row = run.evaluate(part.folder, Split(split), tasks=tasks)
+    row = run.evaluate(part.folder, Split(split), tasks=tasks, watcher=Watcher(console))
     console.print(table(row, part.name))
     uses = part.hidden_uses
     if split == "hidden":

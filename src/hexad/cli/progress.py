@@ -50,6 +50,10 @@ class Watcher:
             self._task = self._live.add_task("waiting for the first batch", total=1.0, eta="")
             self._live.start()
 
+    def note(self, text: str) -> None:
+        """Show ``text``."""
+        self.console.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
+
     def __call__(self, event: Event) -> None:
         """Show ``event``; most are silent."""
         if isinstance(event, Published):
