@@ -138,3 +138,39 @@ def test_the_same_question_is_rendered_once():
     messages = [Message(Role.USER, "3+4")]
     assert chat.prompt(messages) is chat.prompt(list(messages))
     assert SpanKind.USER in {span.kind for span in chat.prompt(messages).spans}
+
+
+def test_turns_that_only_look_alike_are_encoded_apart():
+    chat = chat_of(builtin.tokenizer())
+    arguments = [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1.0, "b": 2}, {"a": True, "b": 2}]
+    turns = [AssistantTurn("", (ToolCall("look_up", each),)) for each in arguments]
+    turns += [AssistantTurn("x", turns[0].tool_calls), AssistantTurn("x")]
+    first = [chat.encode(turn).tolist() for turn in turns]
+    assert len({tuple(ids) for ids in first}) == len(turns)
+    assert [chat.encode(turn).tolist() for turn in turns] == first
+    assert [chat_of(builtin.tokenizer()).encode(turn).tolist() for turn in turns] == first
+
+
+def test_an_outline_of_one_conversation_serves_only_alike_ones():
+    """A chat that has seen the others cuts each conversation as a fresh one does."""
+    asked = [
+        [Message(Role.USER, "1")],
+        [Message(Role.USER, "1"), Message(Role.USER, "2")],
+        [Message(Role.SYSTEM, "1"), Message(Role.USER, "2")],
+    ]
+    answered = [
+        [],
+        [Message(Role.TOOL, "1", "look_up")],
+        [Message(Role.TOOL, "1", "other")],
+        [Message(Role.TOOL, "2", "other"), Message(Role.TOOL, "1", "other")],
+        [Message(Role.USER, "1")],
+    ]
+    old = chat_of(builtin.tokenizer())
+    for _ in range(2):
+        for messages in asked:
+            fresh = chat_of(builtin.tokenizer()).prompt(messages)
+            assert shown(old, old.prompt(messages)) == shown(old, fresh)
+        for messages in answered:
+            for header in (True, False):
+                fresh = chat_of(builtin.tokenizer()).follow([5], messages, header=header)
+                assert shown(old, old.follow([5], messages, header=header)) == shown(old, fresh)

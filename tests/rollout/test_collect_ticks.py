@@ -13,8 +13,10 @@ import pytest
 
 from hexad.contract.admission import admit_group
 from hexad.contract.ending import EndingKind
+from hexad.contract.episode import Episode
 from hexad.contract.needs import Needs
 from hexad.rollout.collect import collect
+from hexad.rollout.demonstrate import record
 from toyworld import ToyEnvironment, chatter, nap, say, toy_plans, toy_world, untimed
 
 
@@ -51,6 +53,15 @@ def test_tool_delays_change_neither_bits_nor_the_engines_call_sequence(rows):
     assert calls(worlds[0]) == calls(worlds[1]) == calls(worlds[2])
     assert [e.episode_id for e in results[0]] == [p.episode_id for p in plans]
     assert len({tuple(e.segments[0].ids.tolist()) for e in results[0]}) > 8
+
+
+@pytest.mark.parametrize("play", [collect, record])
+def test_no_episode_is_formatted_on_the_way_out(play, monkeypatch):
+    """``asyncio.run`` of Python 3.11 formats what its coroutine returns."""
+    formatted = []
+    monkeypatch.setattr(Episode, "__repr__", lambda self: formatted.append(self) or "")
+    assert len(play(toy_plans(2), toy_world(lambda r: say(".")))) == 2
+    assert not formatted
 
 
 def test_the_engine_gets_each_tick_in_plan_order_and_never_more_than_rows():

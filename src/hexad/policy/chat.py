@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from itertools import groupby
 
 import numpy as np
@@ -22,6 +22,7 @@ from hexad.policy.template import WHERE, Template
 __all__ = ["Chat", "Parsed", "Rendered"]
 
 _CACHED = 4096
+_OUTLINES = 256
 _SPEAKERS = {
     SpanKind.SYSTEM: Role.SYSTEM,
     SpanKind.USER: Role.USER,
@@ -59,6 +60,9 @@ class Chat:
         self._system_edges = _system_edges(self._template.without_tools())
         self._cached_prompt = lru_cache(_CACHED)(self._prompt)
         self._cached_after = lru_cache(_CACHED)(self._after)
+        self._prompt_outline = lru_cache(_OUTLINES)(self._prompt_text)
+        self._after_outline = lru_cache(_OUTLINES)(self._seams.after)
+        self._encoded: dict[str, Ints] = {}
         self._probe()
 
     def prompt(self, messages: Sequence[Message]) -> Rendered:
@@ -67,8 +71,8 @@ class Chat:
         The system's text, the tools' included, is a ``SYSTEM`` span; users' and tools' contents are
         ``USER`` and ``OBSERVATION``; all else, earlier assistant turns included, is ``TEMPLATE``.
         """
-        if any(message.tool_calls for message in messages):
-            return self._prompt(tuple(messages))
+        if any(message.tool_calls for message in messages):  # arguments have no hash
+            return self._prompt(tuple(messages), self._prompt_text)
         return self._cached_prompt(tuple(messages))
 
     def follow(
@@ -100,6 +104,15 @@ class Chat:
         """
         if any(call.error is not None for call in turn.tool_calls):
             raise ValueError("a turn with a malformed tool call cannot be encoded")
+        said = repr(turn)  # arguments have no hash, and their order is rendered
+        ids = self._encoded.get(said)
+        if ids is None:
+            ids = self._encode(turn)
+            if len(self._encoded) < _CACHED:
+                self._encoded[said] = ids
+        return ids
+
+    def _encode(self, turn: AssistantTurn) -> Ints:
         text = self._seams.turn(turn.message())
         if turn.content.strip() not in text:
             raise UserError(
@@ -141,12 +154,20 @@ class Chat:
             for span in said
         ]
 
-    def _prompt(self, messages: tuple[Message, ...]) -> Rendered:
-        cut = parts(messages, lambda some: self._template.text(some, header=True))
+    def _prompt_text(self, messages: tuple[Message, ...]) -> str:
+        return self._template.text(messages, header=True)
+
+    def _prompt(
+        self,
+        messages: tuple[Message, ...],
+        outline: Callable[[tuple[Message, ...]], str] | None = None,
+    ) -> Rendered:
+        cut = parts(messages, self._prompt_text, outline or self._prompt_outline)
         return spanned(self._template, _with_system(cut, messages, self._system_edges))
 
     def _after(self, messages: tuple[Message, ...], header: bool, ended: bool) -> Rendered:
-        cut = parts(messages, lambda some: self._seams.after(some, header=header))
+        outline = partial(self._after_outline, header=header)
+        cut = parts(messages, partial(self._seams.after, header=header), outline)
         return spanned(self._template, cut, skip=int(ended))
 
     def _probe(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -31,18 +32,23 @@ class Rendered:
     spans: tuple[Span, ...]
 
 
-def parts(messages: Sequence[Message], render: Callable[[Sequence[Message]], str]) -> list[Part]:
+def parts(
+    messages: Sequence[Message],
+    render: Callable[[tuple[Message, ...]], str],
+    outline: Callable[[tuple[Message, ...]], str],
+) -> list[Part]:
     """Cut ``render(messages)`` into what the messages say and what the template wrote around it.
 
-    Found by rendering marks in the place of the contents. Where the template does not copy every
-    content (it escapes or trims one in the middle of its own text), the text between the first and
-    the last mark belongs to the first message that is not the system's.
+    Found by rendering marks in the place of the contents: ``outline`` renders as ``render`` does,
+    and may remember, since most conversations share a few outlines. Where the template does not
+    copy every content (it escapes or trims one in the middle of its own text), the text between the
+    first and the last mark belongs to the first message that is not the system's.
     """
-    text = render(messages)
+    text = render(tuple(messages))
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
-    marked = render([replace(m, content=mark) for m, mark in zip(messages, marks, strict=True)])
+    pairs = zip(messages, marks, strict=True)
+    rest = outline(tuple(replace(message, content=mark) for message, mark in pairs))
     literals: list[str] = []
-    rest = marked
     for mark in marks:
         literal, found, rest = rest.partition(mark)
         if not found:
@@ -86,15 +92,19 @@ def spanned(template: Template, cut: Sequence[Part], *, skip: int = 0) -> Render
     text = "".join(piece for _, _, piece in cut)
     ids, starts = template.located(text)
     edges = np.cumsum([len(piece) for _, _, piece in cut])
-    owners = np.searchsorted(edges[:-1], np.maximum.accumulate(starts), side="right")[skip:]
-    spans: list[Span] = []
-    previous = -1
-    for index, owner in enumerate(owners.tolist()):
-        kind, name, _ = cut[owner]
-        joins = kind is SpanKind.TEMPLATE and bool(spans) and spans[-1].kind is kind
-        if owner == previous or joins:
-            spans[-1] = replace(spans[-1], end=index + 1)
-        else:
-            spans.append(Span(kind, name, 0, index, index + 1))
-        previous = owner
-    return Rendered(frozen(ids[skip:], np.int32), tuple(spans))
+    owners = np.searchsorted(edges[:-1], np.maximum.accumulate(starts), side="right")[
+        skip:
+    ].tolist()
+    kinds = [cut[owner][0] for owner in owners]
+    first = [i for i in range(len(owners)) if not i or _parted(kinds, owners, i)]
+    spans = tuple(
+        Span(kinds[start], cut[owners[start]][1], 0, start, end)
+        for start, end in pairwise([*first, len(owners)])
+    )
+    return Rendered(frozen(ids[skip:], np.int32), spans)
+
+
+def _parted(kinds: Sequence[SpanKind], owners: Sequence[int], at: int) -> bool:
+    """Whether a span starts at token ``at``."""
+    written = SpanKind.TEMPLATE
+    return owners[at] != owners[at - 1] and not kinds[at] is kinds[at - 1] is written

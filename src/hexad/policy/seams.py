@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from hexad.contract.faults import UserError
 from hexad.contract.messages import Message, Role, ToolCall
 from hexad.policy.template import WHERE, Template
 
+_CACHED = 256
 QUESTION = Message(Role.USER, "q")
 PLAIN = "ok"
 THOUGHT = "<think>\nhm\n</think>\n\nok"
@@ -23,6 +25,12 @@ def refused(reason: str) -> UserError:
     )
 
 
+def _calling(names: Sequence[str]) -> Message:
+    """A turn that calls the tools ``names``."""
+    calls = tuple(ToolCall(name, {}) for name in names)
+    return Message(Role.ASSISTANT, THOUGHT, tool_calls=calls)
+
+
 class Seams:
     """The texts around an assistant turn, of a template that only ever appends.
 
@@ -33,6 +41,7 @@ class Seams:
 
     def __init__(self, template: Template) -> None:
         self._template = template
+        self._cached_before = lru_cache(_CACHED)(self._before)
         asked = template.text([QUESTION], header=False)
         headed = template.text([QUESTION], header=True)
         if not headed.startswith(asked):
@@ -51,9 +60,8 @@ class Seams:
         template changes the turn because of what follows.
         """
         calls = next((i for i, m in enumerate(messages) if m.role is not Role.TOOL), len(messages))
-        requests = tuple(ToolCall(m.name or "f", {}) for m in messages[:calls])
-        turn = Message(Role.ASSISTANT, THOUGHT, tool_calls=requests)
-        before = self._template.text([QUESTION, turn], header=False)
+        names = tuple(m.name or "f" for m in messages[:calls])
+        turn, before = _calling(names), self._cached_before(names)
         whole = self._template.text([QUESTION, turn, *messages], header=header)
         roles = ", ".join(message.role for message in messages)
         if not whole.startswith(before):
@@ -61,6 +69,10 @@ class Seams:
         if not before.endswith(self.close):
             raise refused("a turn with tool calls is closed differently from one without")
         return self.close + whole[len(before) :]
+
+    def _before(self, names: tuple[str, ...]) -> str:
+        """A conversation up to a turn that calls ``names``."""
+        return self._template.text([QUESTION, _calling(names)], header=False)
 
     def turn(self, message: Message) -> str:
         """The text of an assistant message after the header, with its close."""

@@ -36,13 +36,18 @@ def collect(
     aborts their requests, closes their environments and raises ``KeyboardInterrupt``; a second one
     does not wait for that.
     """
-    return run_async(_collect(plans, world, rows, InOrder(len(plans), done)))
+    finished = InOrder(len(plans), done)
+    run_async(_collect(plans, world, rows, finished))
+    return finished.all()
 
 
-def run_async(main: Coroutine[Any, Any, list[Episode]]) -> list[Episode]:
-    """``asyncio.run``, with the first error of a task group raised as itself."""
+def run_async(main: Coroutine[Any, Any, None]) -> None:
+    """``asyncio.run``, with the first error of a task group raised as itself.
+
+    ``main`` returns nothing: Python 3.11 formats what it returns, and episodes are long.
+    """
     try:
-        return asyncio.run(main)
+        asyncio.run(main)
     except BaseExceptionGroup as group:
         raise first_error(group) from None
 
@@ -78,7 +83,7 @@ class InOrder:
 
 async def _collect(
     plans: Sequence[EpisodePlan], world: World, rows: int, finished: InOrder
-) -> list[Episode]:
+) -> None:
     gate, hosts = TickGate(world.engine), Hosts()
 
     async def run(index: int) -> None:
@@ -109,4 +114,3 @@ async def _collect(
         raise
     finally:
         hosts.stop()
-    return finished.all()

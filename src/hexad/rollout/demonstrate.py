@@ -29,17 +29,19 @@ def record(plans: Sequence[EpisodePlan], world: World) -> list[Episode]:
     ``UserError`` where there is no expert, or where its turns do not fit the limits or do not end
     the episode.
     """
-    return run_async(_record(plans, world))
+    episodes: list[Episode] = []
+    run_async(_record(plans, world, episodes))
+    return episodes
 
 
-async def _record(plans: Sequence[EpisodePlan], world: World) -> list[Episode]:
+async def _record(plans: Sequence[EpisodePlan], world: World, episodes: list[Episode]) -> None:
     hosts = Hosts()
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_one(i, p, world, hosts)) for i, p in enumerate(plans)]
     finally:
         hosts.stop()
-    return [task.result() for task in tasks]
+    episodes.extend(task.result() for task in tasks)
 
 
 async def _one(index: int, plan: EpisodePlan, world: World, hosts: Hosts) -> Episode:
