@@ -139,9 +139,13 @@ class Loop:
         with self._timed(version, "rollout"):
             harvest = self._harvest(version)
         self.exhausted = harvest.exhausted
+        for episode, reason in harvest.dropped:
+            dropped = EpisodeRefused(version, episode.episode_id, (reason,), episode.action_count)
+            self.emit(dropped)
         episodes = self._admit(version, harvest.episodes)
         if episodes:
-            self._learn(version, harvest.episodes, episodes)
+            decided = (*harvest.episodes, *(episode for episode, _ in harvest.dropped))
+            self._learn(version, decided, episodes)
         elif not harvest.exhausted:
             raise ContractViolation(
                 f"batch {version}: admission refused all {len(harvest.episodes)} episodes; "
@@ -149,7 +153,8 @@ class Loop:
             )
         if parts.store is not None:
             with self._timed(version, "store"):
-                parts.store.append(version, harvest.episodes)
+                sampled = harvest.episodes if harvest.sampled is None else harvest.sampled
+                parts.store.append(version, sampled)
         crash.point("loop:after-store")
         self._publish()
         crash.point("loop:after-publish")
@@ -177,7 +182,7 @@ class Loop:
         with self._timed(version, "update"):
             update = learner.skip if pretrain else learner.update
             report = update(batch, scores, credit, progress)
-        self.emit(_trained(version, batch, report))
+        self.emit(_trained(version, batch, report, parts.recipe.data.dynamic is not None))
         crash.point("loop:after-update")
 
     def _valued(self, batch: Batch, scores: Scores) -> Scores:
@@ -354,7 +359,11 @@ def _group_kind(scored: list[Episode]) -> str:
     return "all_wrong" if correct == 0 else "mixed"
 
 
-def _trained(version: int, batch: Batch, report: UpdateReport) -> BatchTrained:
+def _trained(version: int, batch: Batch, report: UpdateReport, kept: bool) -> BatchTrained:
+    """The event of an update; ``kept``: the batch is a choice, so its success is another number."""
+    scalars = dict(report.scalars)
+    if kept and bool(batch.scored.any()):
+        scalars["reward/kept_success"] = float(batch.success[batch.scored].double().mean())
     return BatchTrained(
         version,
         episodes=len(batch.episodes),
@@ -365,5 +374,5 @@ def _trained(version: int, batch: Batch, report: UpdateReport) -> BatchTrained:
         optimizer_steps=report.optimizer_steps,
         roles=report.roles,
         tallies=report.tallies,
-        scalars=report.scalars,
+        scalars=scalars,
     )

@@ -26,6 +26,8 @@ from hexad.evidence.folder import parts
 from hexad.evidence.ledger import Ledger
 from hexad.feedback.judge import Feedback
 from hexad.feedback.mapping import mapping
+from hexad.feedback.overlong import Overlong
+from hexad.feedback.protocol import RewardMapping
 from hexad.feedback.registry import evaluation_verifier, verifier
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic
@@ -366,7 +368,7 @@ def _world(
     feedback = None
     if recipe.feedback.source == "verifier":
         judge = verifier(recipe.feedback.verifier, tasks, _origin(recipe))
-        feedback = Feedback(judge, mapping(recipe.feedback.mapping))
+        feedback = Feedback(judge, _mapping(recipe))
         held.callback(feedback.close)
     chat = policy.chat(tasks.tools)
     identity = PolicyIdentity(
@@ -392,6 +394,12 @@ def _independent(world: World, recipe: Recipe, held: ExitStack) -> World:
     feedback = Feedback(judge, mapping(recipe.feedback.mapping))
     held.callback(feedback.close)
     return replace(world, feedback=feedback)
+
+
+def _mapping(recipe: Recipe) -> RewardMapping:
+    """What training makes of a verdict; an evaluation never charges for length."""
+    made, overlong = mapping(recipe.feedback.mapping), recipe.feedback.overlong
+    return made if overlong is None else Overlong(made, overlong.limit, overlong.cache)
 
 
 def _source(recipe: Recipe, world: World, sink: Sink) -> Source:

@@ -107,8 +107,9 @@ CASES = [
     (
         "impala",
         ["update.correction={ratio: proximal, rule: tis, high: 2.0}"],
-        "update.correction.ratio",
+        "update.correction",
     ),
+    ("impala", ["update={surrogate: dis, clip_low: 0.3, clip_high: 5.0}"], "update.surrogate"),
     ("grpo", ["update.correction={rule: icepop, high: 5.0}"], "update.correction.low"),
     ("grpo", ["update.correction={rule: tis, low: 0.5, high: 5.0}"], "update.correction.low"),
     ("grpo", ["update.correction={rule: icepop, low: 6.0, high: 5.0}"], "update.correction.low"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -91,6 +93,15 @@ class Episode:
     def scored(self) -> bool:
         """Whether it ended without a fault and a verifier judged it."""
         return not self.faulted and self.verdict is not None and self.verdict.scored
+
+    def score(self, weights: Mapping[str, float]) -> float:
+        """Sum of the raw components, each times its weight (1 where none is named).
+
+        NaN where the episode is not scored or has no component.
+        """
+        if not self.scored or not self.rewards:
+            return math.nan
+        return math.fsum(weights.get(r.component, 1.0) * r.value for r in self.rewards)
 
     @property
     def action_count(self) -> int:

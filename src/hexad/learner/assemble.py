@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -48,7 +47,7 @@ def assemble(episodes: Sequence[Episode], weights: Mapping[str, float] | None = 
         truncated=torch.tensor([e.ending.truncated for e in episodes], dtype=torch.bool),
         faulted=torch.tensor([e.faulted for e in episodes], dtype=torch.bool),
         scored=torch.tensor(scored, dtype=torch.bool),
-        score=torch.tensor([_score(e, weights or {}) for e in episodes], dtype=torch.float64),
+        score=torch.tensor([e.score(weights or {}) for e in episodes], dtype=torch.float64),
         success=torch.tensor([_success(e) for e in episodes], dtype=torch.bool),
         episodes=tuple(episodes),
         support_ids=None if support is None else torch.tensor(support.ids),
@@ -73,12 +72,6 @@ def _support(segments: Sequence[Segment]) -> Support | None:
     if all(segment.support is None for segment in segments):
         return None
     return Support.joined([s.support or Support.empty(len(s)) for s in segments])
-
-
-def _score(episode: Episode, weights: Mapping[str, float]) -> float:
-    if not episode.scored or not episode.rewards:
-        return math.nan
-    return math.fsum(weights.get(r.component, 1.0) * r.value for r in episode.rewards)
 
 
 def _success(episode: Episode) -> bool:

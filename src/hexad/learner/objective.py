@@ -49,6 +49,10 @@ class Objective:
         self.ratio = bool(self.surrogate.roles)
         self.role = self.surrogate.roles[0] if self.ratio else "none"
         self.unit, self.combine = action.ratio, action.combine
+        # A unit's term that is averaged over the unit once moves all its tokens; under any other
+        # denominator it would do so once a token.
+        whole = {"episode": "episode", "turn": "response"}.get(action.ratio)
+        self.form: unit.Form = "sequence" if action.denominator == whole else "token"
         extra = (update.kl is not None and update.kl.placement == "loss", update.entropy)
         self.idle = self.surrogate.idle and not any(extra)
         """Whether a row without advantage has no gradient."""
@@ -61,7 +65,7 @@ class Objective:
             log = ratio.update(current=facts.current, old=facts.old, mask=facts.free)
         if facts.unit is None or self.combine is None:
             return log
-        return unit.combine(log, facts.unit, facts.free, self.combine)
+        return unit.combine(log, facts.unit, facts.free, self.combine, self.form)
 
     def terms(self, facts: Facts, log: Tensor) -> Tensor:
         """Loss [N] of each token, before any denominator."""

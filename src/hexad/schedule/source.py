@@ -11,10 +11,16 @@ from hexad.policy.engine import Weights
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
-    """Finished episodes in task order, groups whole; ``exhausted`` when no task is left."""
+    """Finished episodes in task order, groups whole; ``exhausted`` when no task is left.
+
+    ``dropped`` are others that will never be trained on, with the reason; ``sampled`` are all that
+    were sampled for this batch, where these are not simply the batch.
+    """
 
     episodes: tuple[Episode, ...]
     exhausted: bool = False
+    dropped: tuple[tuple[Episode, str], ...] = ()
+    sampled: tuple[Episode, ...] | None = None
 
 
 class Source(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hexad.contract.episode import Episode
@@ -16,6 +17,7 @@ from hexad.rollout.plan import EpisodePlan, plan_group
 from hexad.rollout.rates import check_fault_rate, check_unscored_rate
 from hexad.rollout.world import World
 from hexad.schedule.cursor import train_limit, train_tasks
+from hexad.schedule.dynamic import Refill
 from hexad.schedule.source import Harvest
 
 
@@ -35,14 +37,22 @@ class SynchronousSource:
         self._recipe, self._sink = recipe, sink
         self._limit = train_limit(world.family, recipe.task.train.count)
         self._cursor = 0
+        self._refill = Refill(recipe) if recipe.data.dynamic is not None else None
 
     def next(self, version: int) -> Harvest:
         """Roll out the next batch. Raises ``FaultRateExceeded`` beyond the recipe's limits."""
         if self._world.engine.version != version:
             loaded = self._world.engine.version
             raise ContractViolation(f"version {version} was not published: {loaded} is loaded")
+        if self._refill is not None:
+            return self._refill.fill(version, partial(self._groups, version))
+        groups, exhausted = self._groups(version, self._recipe.data.groups)
+        return Harvest(tuple(e for group in groups for e in group), exhausted=exhausted)
+
+    def _groups(self, version: int, count: int) -> tuple[list[tuple[Episode, ...]], bool]:
+        """Play the next ``count`` tasks; the groups in order, and whether no task is left."""
         data = self._recipe.data
-        plans = self._plan(version)
+        plans = self._plan(version, count)
         taken = len(plans) // data.group_size
         if plans:
             self._sink(TasksDrawn(version, taken, len(plans)))
@@ -55,7 +65,9 @@ class SynchronousSource:
         check_fault_rate(episodes, data.fault_limit)
         check_unscored_rate(episodes, self._recipe.feedback.unscored_limit)
         self._cursor += taken
-        return Harvest(tuple(episodes), exhausted=self._cursor == self._limit)
+        size = data.group_size
+        groups = [tuple(episodes[i * size : (i + 1) * size]) for i in range(taken)]
+        return groups, self._cursor == self._limit
 
     def publish(self, weights: Weights | None, version: int, lineage: str) -> None:
         """Let the engine load ``weights`` as ``version``. Call it before the first batch too."""
@@ -63,20 +75,23 @@ class SynchronousSource:
         self._lineage[version] = lineage
 
     def state(self) -> dict[str, Any]:
-        """The task cursor. Nothing is in flight between batches."""
-        return {"cursor": self._cursor}
+        """The task cursor, and the groups that wait for the next batch."""
+        waiting = {"refill": self._refill.state()} if self._refill is not None else {}
+        return {"cursor": self._cursor, **waiting}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue with the task at the cursor."""
         self._cursor = int(state["cursor"])
+        if self._refill is not None:
+            self._refill.restore(state["refill"])
 
     def close(self) -> None:
         """Close the engine."""
         asyncio.run(self._world.engine.close())
 
-    def _plan(self, version: int) -> list[EpisodePlan]:
+    def _plan(self, version: int, count: int) -> list[EpisodePlan]:
         family, recipe = self._world.family, self._recipe
-        tasks = train_tasks(family, self._limit, self._cursor, recipe.data.groups)
+        tasks = train_tasks(family, self._limit, self._cursor, count)
         return [
             plan
             for index, task in enumerate(tasks, start=self._cursor)

@@ -65,17 +65,21 @@ def denominator(recipe: Recipe) -> Iterator[Problem]:
 def corrections(recipe: Recipe) -> Iterator[Problem]:
     """No stack that counts one change of policy twice."""
     update, correction = recipe.update, recipe.update.correction
+    vtrace, direct = recipe.credit.estimator == "vtrace", _divides_directly(recipe)
+    if vtrace and direct:
+        reason = f"V-trace weighs by old / behaviour, {update.surrogate} divides by behaviour again"
+        yield Problem("update.surrogate", reason, "use update.surrogate: plain, or estimator: gae")
     if correction is None:
         return
-    if SURROGATES[update.surrogate].ratio == "direct":
+    if direct:
         reason = (
             f"surrogate {update.surrogate} already divides by the behaviour policy, so a weight "
             f"{correction.ratio} would count the mismatch twice"
         )
         yield Problem("update.correction", reason, "remove it, or use update.surrogate: clip")
-    if recipe.credit.estimator == "vtrace" and correction.ratio == "proximal":
-        reason = "V-trace already weighs by old / behaviour"
-        yield Problem("update.correction.ratio", reason, "use ratio: engine, or estimator: gae")
+    if vtrace:
+        reason = "V-trace already weighs by old / behaviour, which holds the engine's mismatch too"
+        yield Problem("update.correction", reason, "remove it, or use credit.estimator: gae")
     gates = correction.rule in ("icepop", "geometric")
     if gates != (correction.low is not None):
         reason = (
@@ -85,6 +89,10 @@ def corrections(recipe: Recipe) -> Iterator[Problem]:
         yield Problem("update.correction.low", reason, fix)
     if gates and correction.low is not None and correction.low >= correction.high:
         yield Problem("update.correction.low", "nothing would be kept", "use low below high")
+
+
+def _divides_directly(recipe: Recipe) -> bool:
+    return SURROGATES[recipe.update.surrogate].ratio == "direct"
 
 
 def kl(recipe: Recipe) -> Iterator[Problem]:
@@ -158,7 +166,7 @@ def corrects_lag(recipe: Recipe) -> bool:
     """Whether the policy term weighs stale data by a ratio to its behaviour policy."""
     correction = recipe.update.correction
     return (
-        SURROGATES[recipe.update.surrogate].ratio == "direct"
+        _divides_directly(recipe)
         or recipe.credit.estimator == "vtrace"
         or (correction is not None and correction.ratio == "proximal")
     )

@@ -1,0 +1,35 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from builders import episode, verdict
+from hexad.contract.episode import Costs
+from hexad.credit.overlong import overlong_penalty
+from hexad.feedback.mapping import BinaryMapping
+from hexad.feedback.overlong import Overlong
+
+
+def rewards(tokens, judged=None):
+    made = Overlong(BinaryMapping(), limit=100, cache=20)
+    long = replace(episode(), costs=Costs(sampled_tokens=tokens))
+    return {r.component: r.value for r in made.rewards(judged or verdict(), long)}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "value"), [(1, 0.0), (80, 0.0), (90, -0.5), (100, -1.0), (101, -1.0), (5000, -1.0)]
+)
+def test_the_soft_punishment_is_the_papers(tokens, value):
+    """contract.md 6.5: limit 100, cache 20."""
+    assert rewards(tokens) == {"task": 1.0, "length": pytest.approx(value)}
+    on_tensors = overlong_penalty(torch.tensor([tokens]), limit=100, cache=20)
+    assert float(on_tensors[0]) == pytest.approx(value)
+
+
+def test_what_was_not_scored_is_not_charged():
+    assert rewards(5000, verdict("verifier_error")) == {}
+
+
+def test_bounds_are_part_of_the_version():
+    made = {Overlong(BinaryMapping(), limit=100, cache=c).version for c in (10, 20)}
+    assert len(made) == 2
