@@ -38,7 +38,7 @@ from hexad.learner import checkpoint
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import Assigner
 from hexad.learner.batch import Batch, Credit, Scores
-from hexad.learner.critic import Critic
+from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.critic_report import judge
 from hexad.learner.learner import Learner, UpdateReport
 from hexad.learner.ranks import Ranks
@@ -76,7 +76,7 @@ class Parts:
     lineage: Lineage
     save_policy: Callable[[Path], None]
     logs: tuple[Path, ...] = ()
-    critic: Critic | None = None
+    critic: Critic | SharedCritic | None = None
     source: Source | None = None
     store: Store | None = None
     evaluate: Evaluator | None = None
@@ -168,7 +168,7 @@ class Loop:
         parts = self.parts
         learner, critic = parts.learner, parts.critic
         batch = assemble(episodes, parts.recipe.feedback.weights)
-        pretrain = critic is not None and critic.batches < critic.spec.pretrain
+        pretrain = critic is not None and critic.pretraining
         with self._timed(version, "score"):
             scores = learner.score(batch)
             if critic is not None:
@@ -207,6 +207,8 @@ class Loop:
         gamma = self.parts.recipe.credit.gamma
         event = judge(batch, steps, held, gamma=gamma, counts=counts)
         self.emit(replace(event, version=version))
+        if not isinstance(critic, Critic):  # a shared one learns in the policy's own steps
+            return credit
         progress, penalty = given
         before = held.roll(1)  # the value that a step's first token is decided by
         with self._timed(version, "critic"):

@@ -30,7 +30,7 @@ from hexad.feedback.overlong import Overlong
 from hexad.feedback.protocol import RewardMapping
 from hexad.feedback.registry import evaluation_verifier, verifier
 from hexad.learner import checkpoint
-from hexad.learner.critic import Critic
+from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.learner import Learner
 from hexad.learner.ranks import Ranks, Single, from_environment
 from hexad.learner.registry import Registry
@@ -174,7 +174,9 @@ def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: E
     policy = _policy(recipe)
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
     learner = Learner(policy, recipe, ranks, engine.lease())
-    critic = Critic(policy, recipe, ranks) if recipe.critic is not None else None
+    critic: Critic | SharedCritic | None = learner.shared
+    if critic is None and recipe.critic is not None:
+        critic = Critic(policy, recipe, ranks)
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
     sink = _both(ledger, watcher)
     world = _world(recipe, policy, engine, lineage.of, held)

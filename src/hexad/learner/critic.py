@@ -90,16 +90,14 @@ class Critic:
         """Optimiser steps so far."""
         return self.stepper.steps
 
-    @torch.no_grad()
+    @property
+    def pretraining(self) -> bool:
+        """Whether the policy waits."""
+        return self.batches < self.spec.pretrain
+
     def score(self, batch: Batch, wanted: Tensor) -> RoleValue:
         """Values of the prefixes that end at the ``wanted`` (bool [T]) tokens, on every rank."""
-        dtype = torch.promote_types(next(self.net.trunk.parameters()).dtype, torch.float32)
-        found = torch.zeros(len(batch.ids), dtype=dtype)
-        limit = self.recipe.system.micro_batch_tokens
-        for micro in dealt(batch, wanted, self.ranks, limit, Cut(ahead=0)):
-            found[micro.tokens] = self.head.value(self._forward(micro)).cpu()
-        self.ranks.sum_([found])
-        return RoleValue(torch.where(wanted, found, torch.nan), self.batches, self.lineage())
+        return RoleValue(values(self, batch, wanted), self.batches, self.lineage())
 
     def update(self, batch: Batch, held: Tensor, target: Tensor, progress: float) -> CriticUpdate:
         """``critic.updates`` passes over the batch.
@@ -172,6 +170,60 @@ class Critic:
         """Continue exactly where :meth:`state` was taken."""
         self.stepper.restore(state)
         self.batches, self.seen = state["batches"], state["seen"]
+
+
+class SharedCritic:
+    """A value head on the policy's own hidden states; the learner steps both at once.
+
+    Its loss, times ``critic.coefficient``, is added to the policy's in every step, so a value
+    gradient reaches the policy's trunk. While ``critic.pretrain`` lasts only the head is stepped.
+    """
+
+    def __init__(self, policy: Policy, recipe: Recipe, ranks: Ranks) -> None:
+        assert recipe.critic is not None
+        self.spec, self.recipe, self.ranks = recipe.critic, recipe, ranks
+        self.head = head(self.spec)
+        model: Any = policy.model
+        width = int(model.config.get_text_config().hidden_size)
+        self.net = ValueNet(model.base_model, width, self.head.outputs).eval()
+        self.batches = self.steps = self.seen = 0
+
+    @property
+    def pretraining(self) -> bool:
+        """Whether only the head learns."""
+        return self.batches < self.spec.pretrain
+
+    def raw(self, hidden: Tensor) -> Tensor:
+        """Raw outputs [N, outputs] of the hidden states [N, width] of a step's forward pass."""
+        states = hidden.detach() if self.pretraining else hidden
+        raw: Tensor = self.net.head(states.to(self.net.head.weight.dtype))
+        return raw
+
+    def score(self, batch: Batch, wanted: Tensor) -> RoleValue:
+        """See :meth:`Critic.score`."""
+        found = values(self, batch, wanted)
+        return RoleValue(found, self.batches, weights_digest(self.net))
+
+    def state(self) -> dict[str, Any]:
+        """Counts; the weights are the learner's."""
+        return {"batches": self.batches, "steps": self.steps, "seen": self.seen}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue exactly where :meth:`state` was taken."""
+        self.batches, self.steps, self.seen = state["batches"], state["steps"], state["seen"]
+
+
+@torch.no_grad()
+def values(critic: Critic | SharedCritic, batch: Batch, wanted: Tensor) -> Tensor:
+    """Values [T] of the prefixes that end at the ``wanted`` tokens, NaN elsewhere; collective."""
+    first = next(critic.net.trunk.parameters())
+    found = torch.zeros(len(batch.ids), dtype=torch.promote_types(first.dtype, torch.float32))
+    limit = critic.recipe.system.micro_batch_tokens
+    for micro in dealt(batch, wanted, critic.ranks, limit, Cut(ahead=0)):
+        moved = micro.to(first.device)
+        found[micro.tokens] = critic.head.value(critic.net(moved.ids, moved.select)).cpu()
+    critic.ranks.sum_([found])
+    return torch.where(wanted, found, torch.nan)
 
 
 def head(spec: CriticSpec) -> Head:

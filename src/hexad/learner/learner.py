@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch, Credit, RoleScore, Scores
+from hexad.learner.critic import SharedCritic
 from hexad.learner.minibatch import Order, minibatches
 from hexad.learner.objective import Facts, Objective, corrected, penalty
 from hexad.learner.optimizer import Stepper
@@ -42,10 +43,11 @@ class WriteLease(Protocol):
 
 
 class Factors(NamedTuple):
-    """Coefficients float64 [T] of the policy's terms, and of the NLL of successes."""
+    """Coefficients float64 [T] of the policy's terms, the NLL of successes and shared values."""
 
     policy: Tensor
     success: Tensor | None
+    value: Tensor | None
 
 
 class Learner:
@@ -77,7 +79,12 @@ class Learner:
         self.reduction = Reduction(
             recipe.action.denominator, recipe.action.inner, recipe.action.length
         )
-        self.stepper = Stepper(policy.model, recipe.update.optimizer)
+        self.shared: SharedCritic | None = None
+        stepped = policy.model
+        if recipe.critic is not None and recipe.critic.trunk == "shared":
+            self.shared = SharedCritic(policy, recipe, self.ranks)
+            stepped = nn.ModuleDict({"policy": policy.model, "head": self.shared.net.head})
+        self.stepper = Stepper(stepped, recipe.update.optimizer)
         self.temperature = _temperature(recipe) if self.objective.ratio else 1.0
         self.version = 0
         self.lineage: str = policy.lineage()
@@ -184,9 +191,19 @@ class Learner:
 
     def skip(self, batch: Batch, scores: Scores, credit: Credit, progress: float) -> UpdateReport:
         """Complete a batch without a step of the policy: the critic alone learns from it."""
-        return self._end(self._begin(batch, scores, credit, progress), stopped=False)
+        work = self._begin(batch, scores, credit, progress)
+        if self.shared is not None:
+            update = self.recipe.update
+            order = Order(self.recipe.run.seed, self.version, update.epochs, update.minibatches)
+            for part in minibatches(work.index, order):
+                self._step(work, part)
+        return self._end(work, stopped=False)
 
     def _end(self, work: Work, *, stopped: bool) -> UpdateReport:
+        if self.shared is not None:
+            self.shared.batches += 1
+            self.shared.steps += work.steps
+            self.shared.seen = self.steps
         roles = self._roles(work.batch, work.scores)
         self.version += 1
         self.lineage = self.policy.lineage()
@@ -200,6 +217,10 @@ class Learner:
             raise ContractViolation("`reference` is missing: score the batch first")
         at = (self.version, progress)
         work = Work.begin(batch, scores, credit, self.objective, at)
+        if self.shared is not None:
+            if credit.target is None or scores.value is None:
+                raise ContractViolation("the shared critic has no targets: its values are missing")
+            work.target, work.held = credit.target, scores.value.value.roll(1)
         spec = self.recipe.update.correction
         if spec is not None:
             weight, keep = corrected(spec, batch, scores, work.index, work.advantage)
@@ -270,7 +291,13 @@ class Learner:
         if self.recipe.update.positive_nll is not None:
             success = spread.clone()
             success[part] = positive(index, work.success[part])
-        return Factors(policy, success)
+        value = None
+        if self.shared is not None and work.target is not None:
+            value, stands = spread.clone(), part & work.target.isfinite()
+            reduction = Reduction(self.shared.spec.denominator)
+            value[stands] = coefficients(work.index.take(stands), reduction)
+            policy = torch.zeros_like(policy) if self.shared.pretraining else policy
+        return Factors(policy, success, value)
 
     def _live(self, work: Work, part: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         """The rows of ``part``, and bool: some term of the row has a factor that is not zero.
@@ -283,10 +310,10 @@ class Learner:
             pushes = pushes & (work.advantage != 0)
             if work.weight is not None:
                 pushes = pushes & (work.weight != 0)
-        if factors.success is not None:
-            pushes = pushes | (factors.success != 0)
+        for more in (factors.success, factors.value):
+            pushes = pushes if more is None else pushes | (more != 0)
         live = torch.isin(rows, torch.unique(work.index.row[pushes]))
-        if self.objective.unit == "episode":  # a ratio is made of all rows of its episode
+        if self.objective.unit != "token":  # a unit's ratio may be made of several rows
             episode = work.batch.row_episode
             live = torch.isin(episode[rows], torch.unique(episode[rows[live]]))
         return rows, live
@@ -319,7 +346,9 @@ class Learner:
     def _accumulate(self, work: Work, micro: Micro, factors: Factors) -> Tensor:
         """Add a micro-batch to the gradient; float64 [3]: loss, sum of k3, tokens in that sum."""
         tokens, update = micro.tokens, self.recipe.update
-        wants = Wants(update.entropy is not None, factors.success is not None)
+        wants = Wants(
+            update.entropy is not None, factors.success is not None, factors.value is not None
+        )
         read = self._forward(micro, self.root, wants)
         if not self.objective.ratio:
             return self._imitate(work, read, factors.policy[tokens])
@@ -340,6 +369,8 @@ class Learner:
             own = factors.success[tokens].to(terms) * surrogate.nll(read.raw)
             loss = loss + (update.positive_nll or 0.0) * own.sum()
             work.statistics.local("positive_nll", surrogate.nll(read.raw)[work.success[tokens]])
+        if factors.value is not None and read.hidden is not None:
+            loss = loss + self._value_loss(work, read.hidden, tokens, factors.value[tokens])
         if loss.requires_grad:
             torch.autograd.backward(loss)
         self._observe(work, tokens, facts, log, read.entropy)
@@ -348,6 +379,16 @@ class Learner:
         return torch.tensor(
             [float(loss.detach()), float(total), int(facts.free.sum())], dtype=torch.float64
         )
+
+    def _value_loss(self, work: Work, hidden: Tensor, tokens: Tensor, factor: Tensor) -> Tensor:
+        """The shared critic's loss on the tokens that have a target, times its coefficient."""
+        assert self.shared is not None and work.target is not None and work.held is not None
+        stands = factor != 0
+        raw = self.shared.raw(hidden[stands.to(hidden.device)])
+        goal, held = (x[tokens[stands]].to(raw) for x in (work.target, work.held))
+        terms = self.shared.head.loss(raw, goal, held)
+        work.statistics.local("critic/loss", terms)
+        return self.shared.spec.coefficient * (factor[stands].to(raw) * terms).sum()
 
     def _imitate(self, work: Work, read: Read, factor: Tensor) -> Tensor:
         terms = surrogate.nll(read.logprob)
@@ -399,7 +440,7 @@ class Learner:
 
     def _micros(self, batch: Batch, selected: Tensor) -> list[Micro]:
         """This rank's micro-batches of the rows with a ``selected`` token (bool [T])."""
-        cut = Cut(raw=not self.objective.ratio, whole=self.objective.unit == "episode")
+        cut = Cut(raw=not self.objective.ratio, whole=self.objective.unit != "token")
         return dealt(batch, selected, self.ranks, self.recipe.system.micro_batch_tokens, cut)
 
     def _forward(self, micro: Micro, root: Root, wants: Wants = NOTHING_MORE) -> Read:

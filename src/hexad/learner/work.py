@@ -20,8 +20,9 @@ from hexad.update.reduce import Index
 @dataclass(slots=True)
 class Work:
     """``advantage`` float64 [T]; ``weight`` [T] corrects the policy term; ``unit`` [T] is that of
-    the ratio; ``length`` [T] the action tokens of the token's episode; ``lag`` [T] its age in
-    versions; ``success`` bool [T]; ``direct`` [E] sums log current / behaviour over one step.
+    the ratio; ``target`` and ``held`` [T] are those of a shared critic; ``length`` [T] the action
+    tokens of the token's episode; ``lag`` [T] its age in versions; ``success`` bool [T]; ``direct``
+    [E] sums log current / behaviour over one step.
     """
 
     batch: Batch
@@ -35,6 +36,8 @@ class Work:
     direct: Tensor
     unit: Tensor | None = None
     weight: Tensor | None = None
+    target: Tensor | None = None
+    held: Tensor | None = None
     statistics: Statistics = field(default_factory=Statistics)
     steps: int = 0
     loss_tokens: int = 0
