@@ -38,9 +38,9 @@ from hexad.loop import INTERRUPTED, Evaluator, Loop, Parts
 from hexad.policy.load import load_policy
 from hexad.policy.local import LocalEngine
 from hexad.policy.policy import Policy
+from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import write
-from hexad.recipe.legal import ESTIMATORS
 from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
 from hexad.rollout.world import PolicyIdentity, World
@@ -429,7 +429,7 @@ def _needs(
             learner_version=version,
             lineage=lineage.digests if ratio else None,
             expected=expected,
-            final_observation=ESTIMATORS[recipe.credit.estimator].critic,
+            final_observation=legal.estimator(recipe.credit.estimator).critic,
             stop_ids=frozenset(world.stop_ids),
             positions=positions,
             support=not world.sampling.full_support if recipe.data.regime == "online" else None,

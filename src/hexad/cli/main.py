@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,6 +86,8 @@ def methods(
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = sys.argv[1:] if argv is None else argv
+    if os.getcwd() not in sys.path:  # where user code lies; last, so that it shadows nothing
+        sys.path.append(os.getcwd())
     as_json = "--json" in arguments
     try:
         code = app(args=arguments, standalone_mode=False, prog_name="hexad")

@@ -35,7 +35,7 @@ def require_undoable(family: TaskFamily) -> None:
 
 
 @contextmanager
-def opened(family: TaskFamily, seconds: float = CLOSE_SECONDS) -> Iterator[TaskFamily]:
+def opened(family: TaskFamily) -> Iterator[TaskFamily]:
     """``family``, closed at the end if it has a ``close``, also after an error.
 
     What was trained is whole by then, so a ``close`` that raises or hangs is only told.
@@ -43,10 +43,10 @@ def opened(family: TaskFamily, seconds: float = CLOSE_SECONDS) -> Iterator[TaskF
     try:
         yield family
     finally:
-        _close(family, seconds)
+        _close(family)
 
 
-def _close(family: TaskFamily, seconds: float) -> None:
+def _close(family: TaskFamily) -> None:
     failures: list[str] = []
 
     def work() -> None:
@@ -59,8 +59,8 @@ def _close(family: TaskFamily, seconds: float) -> None:
 
     thread = threading.Thread(target=work, daemon=True, name="close")
     thread.start()
-    thread.join(seconds)
+    thread.join(CLOSE_SECONDS)
     if thread.is_alive():
-        failures.append(f"took longer than {seconds:g} s")
+        failures.append(f"took longer than {CLOSE_SECONDS:g} s")
     for failure in failures:
         warnings.warn(f"closing the family {family.name} {failure}", RuntimeWarning, stacklevel=3)

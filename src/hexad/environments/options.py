@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hexad.contract.faults import UserError
+from hexad.contract.lookup import nearest
 from hexad.contract.task import Split
-from hexad.environments.lookup import nearest
 
 
 class Options(BaseModel):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hexad.contract.faults import UserError
-from hexad.environments.lookup import find
+from hexad.contract.lookup import find
 from hexad.environments.protocol import TaskFamily
 
 FAMILIES = {

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from hexad.environments.lookup import load_object
+from hexad.contract.lookup import load_object
 from hexad.environments.tools import Tool, ToolError
 
 Answer: TypeAlias = Callable[[str], dict[str, Any]]

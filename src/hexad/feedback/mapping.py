@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from hexad.contract.digest import code_digest
 from hexad.contract.episode import Episode
 from hexad.contract.faults import UserError
+from hexad.contract.lookup import find
 from hexad.contract.reward import Reward
 from hexad.contract.verdict import Verdict
-from hexad.environments.lookup import find
 from hexad.feedback.protocol import RewardMapping
 
 MAPPINGS = {"binary": "hexad.feedback.mapping:BinaryMapping"}

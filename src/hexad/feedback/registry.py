@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hexad.contract.faults import UserError
-from hexad.environments.lookup import find
+from hexad.contract.lookup import find
 from hexad.environments.protocol import TaskFamily
 from hexad.environments.registry import Origin
 from hexad.feedback.isolated import IsolatedVerifier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,8 +23,8 @@ from hexad.credit.whiten import whiten
 from hexad.learner.baselines import Memory, memory
 from hexad.learner.batch import Batch, Credit, Scores
 from hexad.learner.rewards import rewards_of
+from hexad.recipe import legal
 from hexad.recipe.axes import CreditSpec, Recipe
-from hexad.recipe.legal import ESTIMATORS as RULES
 from hexad.update import ratio
 
 Episodic = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -148,7 +148,7 @@ class Assigner:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe, self.spec = recipe, recipe.credit
-        self.rule = RULES[self.spec.estimator]
+        self.rule = legal.estimator(self.spec.estimator)
         self.memory: Memory | None = memory(self.spec)
 
     def wanted(self, batch: Batch) -> Tensor | None:
@@ -180,7 +180,7 @@ class Assigner:
         else:
             assert steps is not None
             spec = self.spec.model_copy(update={"lambda_critic": 1.0} if pretrain else {})
-            found = CLOCKED[spec.estimator](Question(batch, scores, steps, spec))
+            found = self._own(CLOCKED)(Question(batch, scores, steps, spec))
             advantage = steps.spread(found.advantage)
             if self.rule.critic:
                 target = torch.full((len(batch.ids),), torch.nan, dtype=torch.float64)
@@ -205,7 +205,18 @@ class Assigner:
             score = score - torch.zeros_like(score).index_add(0, batch.token_episode, taken)
         if self.memory is not None:
             return baselines.advantage(score, batch.scored, self.memory.read(batch, scores))
-        return EPISODIC[self.spec.estimator](self.spec)(score, batch.scored, batch.episode_group)
+        found: Tensor = self._own(EPISODIC, self.spec)(score, batch.scored, batch.episode_group)
+        return found
+
+    def _own(self, builtin: Mapping[str, Any], *options: CreditSpec) -> Callable[..., Any]:
+        """The estimator's function: a built-in with its options, or that of user code."""
+        name = self.spec.estimator
+        if ":" in name:
+            function: Callable[..., Any] = legal.own(
+                name, legal.Estimator, "credit.estimator"
+            ).function
+            return function
+        return builtin[name](*options) if options else builtin[name]  # type: ignore[no-any-return]
 
     def _counted(self, batch: Batch) -> Tensor:
         """bool [E]: in the loss and its denominators."""

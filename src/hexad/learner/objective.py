@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch, Scores
+from hexad.recipe import legal
 from hexad.recipe.axes import CorrectionSpec, Recipe
 from hexad.update import correction, kl, ratio, unit
 from hexad.update.reduce import Index
@@ -39,7 +40,7 @@ class Objective:
     def __init__(self, recipe: Recipe) -> None:
         update, action = recipe.update, recipe.action
         self.name = update.surrogate
-        self.surrogate: Surrogate = SURROGATES[self.name]
+        self.surrogate: Surrogate = _surrogate(self.name)
         known = (*self.surrogate.required, *self.surrogate.optional)
         numbers = {name: getattr(update, key) for name, key in KEYS.items() if name in known}
         self.numbers: Mapping[str, float] = {k: v for k, v in numbers.items() if v is not None}
@@ -93,6 +94,30 @@ class Objective:
             for name, flag in zip(("below", "above"), outside, strict=True):
                 found |= shares(f"clip/{name}", flag[free], *others)
         return found
+
+
+def _surrogate(name: str) -> Surrogate:
+    """A built-in, or user code in the same form."""
+    if ":" not in name:
+        return SURROGATES[name]
+    made = legal.own(name, legal.Surrogate, "update.surrogate")
+    names = {key: argument for argument, key in KEYS.items()}
+
+    def function(log: Tensor, current: Tensor, advantage: Tensor, **numbers: float) -> Tensor:
+        found = made.function(log, current, advantage, **{KEYS[k]: v for k, v in numbers.items()})
+        if not isinstance(found, Tensor) or found.shape != log.shape:
+            raise ContractViolation(f"{name} must return one loss a token, {tuple(log.shape)}")
+        return found
+
+    return Surrogate(
+        function,
+        ("log_ratio", "current", "advantage"),
+        required=tuple(names[key] for key in made.rule.required),
+        optional=tuple(names[key] for key in made.rule.optional),
+        roles=() if made.rule.ratio == "none" else (made.rule.ratio,),
+        units=made.rule.units,
+        idle=made.idle,
+    )
 
 
 def penalty(estimator: str, weighted: str, facts: Facts, reference: Tensor) -> Tensor:

@@ -91,7 +91,9 @@ class Table:
 
     def close(self, lanes: Index) -> list[Ticket]:
         """Free ``lanes`` and return their tickets."""
-        self.live = self.live[~np.isin(self.live, lanes)]
+        stays = np.ones(len(self.token), np.bool_)
+        stays[lanes] = False
+        self.live = self.live[stays[self.live]]
         self._free.extend(lanes.tolist()[::-1])
         return [self.tickets.pop(lane) for lane in lanes.tolist()]
 

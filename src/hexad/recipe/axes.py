@@ -189,10 +189,9 @@ class TrackerSpec(Axis):
 class CreditSpec(Axis):
     """Axis 4: how reward reaches actions."""
 
-    estimator: Literal[
-        "none", "reinforce", "rloo", "grpo", "dr_grpo", "reinforce_pp", "gigpo", "gae", "vtrace"
-    ] = "grpo"
-    """The advantage estimator."""
+    estimator: str = "grpo"
+    """The advantage estimator: none, reinforce, rloo, grpo, dr_grpo, reinforce_pp, gigpo, gae,
+    vtrace, or ``package.module:object`` of user code."""
     baseline: Literal["none", "batch", "prompt_mean", "beta"] | None = None
     """Estimator ``reinforce``: what is subtracted from the return. ``prompt_mean``: mean of the
     task's last scores; ``beta``: a discounted Beta tracker of the task's success."""
@@ -305,13 +304,11 @@ class KLSpec(Axis):
 class UpdateSpec(Axis):
     """How far the policy may move."""
 
-    surrogate: Literal[
-        "nll", "plain", "clip", "cispo", "sapo", "dis", "squared", "token_clip", "difference"
-    ] = "clip"
+    surrogate: str = "clip"
     """``nll``: imitation. ``plain``: ratio times advantage. ``clip``: PPO's pessimistic bound.
     ``cispo``: detached clipped ratio times log-prob. ``sapo``: soft gate. ``dis``: two-sided gate
     on current / behaviour. ``squared``: Kimi k1.5. ``token_clip``: Kimi K2.5. ``difference``: gate
-    on the difference of probabilities."""
+    on the difference of probabilities. ``package.module:object``: user code."""
     clip_low: float | None = Field(default=None, gt=0)
     """Ratios below 1 - clip_low are clipped or gated (``token_clip``: log-ratios below
     -clip_low; ``difference``: probabilities lower by clip_low)."""

@@ -5,8 +5,14 @@ Pure data, read by the validator, the documentation and the learner alike.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from hexad.contract.faults import UserError
+from hexad.contract.lookup import load_object, nearest
+
+Kind = TypeVar("Kind")
 UNITS = ("token", "turn", "episode")
 """Units of the probability ratio."""
 CLOCKS = ("token", "span", "turn", "segment")
@@ -117,3 +123,60 @@ ESTIMATOR_KEYS = (
     "truncation",
 )
 """Keys of ``credit`` that belong to an estimator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surrogate:
+    """A surrogate of user code, named ``package.module:object`` in ``update.surrogate``.
+
+    ``function(log_ratio, current, advantage, **numbers) -> loss [N]``, where ``numbers`` are those
+    that ``rule`` requires or allows, by their keys in ``update``; minimised, one term a token.
+    ``idle``: a zero advantage means a zero gradient.
+    """
+
+    rule: SurrogateRule
+    function: Callable[..., Any]
+    idle: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """An estimator of user code, named ``package.module:object`` in ``credit.estimator``.
+
+    With ``rule.episode`` the ``function(score [E], scored [E], group [E]) -> advantage [E]`` is as
+    in ``hexad.credit.group_relative``; else ``function(question) -> Estimate`` as in
+    ``hexad.learner.assign``.
+    """
+
+    rule: EstimatorRule
+    function: Callable[..., Any]
+
+
+def surrogate(name: str) -> SurrogateRule:
+    """The rule of a built-in or of user code. Raises ``UserError`` for neither."""
+    if ":" in name:
+        return own(name, Surrogate, "update.surrogate").rule
+    return SURROGATES[_known(name, SURROGATES, "update.surrogate")]
+
+
+def estimator(name: str) -> EstimatorRule:
+    """The rule of a built-in or of user code. Raises ``UserError`` for neither."""
+    if ":" in name:
+        return own(name, Estimator, "credit.estimator").rule
+    return ESTIMATORS[_known(name, ESTIMATORS, "credit.estimator")]
+
+
+def own(name: str, kind: type[Kind], where: str) -> Kind:
+    """The object of user code that ``name`` refers to; it must be a ``kind`` of this module."""
+    found = load_object(name, where=where)
+    if not isinstance(found, kind):
+        fix = f"make it a hexad.recipe.legal.{kind.__name__}: its rule and its function"
+        raise UserError(f"{name} is a {type(found).__name__}", where=where, fix=fix)
+    return found
+
+
+def _known(name: str, rules: Mapping[str, Any], where: str) -> str:
+    if name not in rules:
+        fix = f"{nearest(name, rules)}; or package.module:object"
+        raise UserError(f"{where}: there is no {name!r}", where=where, fix=fix)
+    return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 
 from hexad.contract.faults import UserError
+from hexad.contract.lookup import load_object
 from hexad.recipe.methods.areal import AREAL
 from hexad.recipe.methods.cispo import CISPO
 from hexad.recipe.methods.compactionrl import COMPACTIONRL
@@ -46,7 +47,16 @@ METHODS: dict[str, Method] = {record.name: record for record in _RECORDS}
 
 
 def method(name: str) -> Method:
-    """The record called ``name``. Raises ``UserError`` with the nearest right name."""
+    """The record called ``name``, or the ``Method`` that ``package.module:object`` refers to.
+
+    Raises ``UserError`` with the nearest right name.
+    """
+    if ":" in name:
+        found = load_object(name, where="method")
+        if isinstance(found, Method):
+            return found
+        fix = "make it a hexad.recipe.methods.Method"
+        raise UserError(f"{name} is a {type(found).__name__}", where="method", fix=fix)
     if name in METHODS:
         return METHODS[name]
     near = difflib.get_close_matches(name, METHODS, n=1)

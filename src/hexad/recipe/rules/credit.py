@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hexad.recipe import legal
 from hexad.recipe.axes import CreditSpec, CriticSpec, Recipe
 from hexad.recipe.legal import ESTIMATOR_KEYS, ESTIMATORS
 from hexad.recipe.problem import Problem
@@ -24,11 +25,13 @@ _ADVICE = {
 
 def estimator(recipe: Recipe) -> Iterator[Problem]:
     """Every number that the estimator needs is there, and none that it ignores."""
-    credit, rule = recipe.credit, ESTIMATORS[recipe.credit.estimator]
+    credit, rule = recipe.credit, legal.estimator(recipe.credit.estimator)
     name = credit.estimator
     for key in rule.required:
         if getattr(credit, key) is None:
-            yield Problem(f"credit.{key}", f"estimator {name} needs it", _ADVICE[key])
+            yield Problem(
+                f"credit.{key}", f"estimator {name} needs it", _ADVICE.get(key, "declare it")
+            )
     defaults = CreditSpec()
     for key in ESTIMATOR_KEYS:
         known = key in rule.required or key in rule.optional or key == "gamma"
@@ -78,7 +81,7 @@ def companions(recipe: Recipe) -> Iterator[Problem]:
 
 def critic(recipe: Recipe) -> Iterator[Problem]:
     """A critic exactly where the estimator reads one, and only the keys that it uses."""
-    needed, spec = ESTIMATORS[recipe.credit.estimator].critic, recipe.critic
+    needed, spec = legal.estimator(recipe.credit.estimator).critic, recipe.critic
     if needed and spec is None:
         reason = f"estimator {recipe.credit.estimator} bootstraps from a learned value"
         fix = "write critic: {} for the defaults, or use rloo or grpo, which need none"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hexad.recipe import legal
 from hexad.recipe.axes import KLSpec, Recipe, UpdateSpec
 from hexad.recipe.legal import SURROGATE_KEYS, SURROGATES
 from hexad.recipe.problem import Problem
@@ -22,10 +23,12 @@ _ADVICE = {
 def surrogate(recipe: Recipe) -> Iterator[Problem]:
     """Every number that the surrogate needs is there, and none that it ignores."""
     update, action = recipe.update, recipe.action
-    name, rule = update.surrogate, SURROGATES[update.surrogate]
+    name, rule = update.surrogate, legal.surrogate(update.surrogate)
     for key in rule.required:
         if getattr(update, key) is None:
-            yield Problem(f"update.{key}", f"surrogate {name} needs it", _ADVICE[name])
+            yield Problem(
+                f"update.{key}", f"surrogate {name} needs it", _ADVICE.get(name, "declare it")
+            )
     for key in SURROGATE_KEYS:
         if key not in (*rule.required, *rule.optional) and getattr(update, key) is not None:
             alive = [n for n, r in SURROGATES.items() if key in r.required or key in r.optional]
@@ -92,7 +95,7 @@ def corrections(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _divides_directly(recipe: Recipe) -> bool:
-    return SURROGATES[recipe.update.surrogate].ratio == "direct"
+    return legal.surrogate(recipe.update.surrogate).ratio == "direct"
 
 
 def kl(recipe: Recipe) -> Iterator[Problem]:
