@@ -55,6 +55,8 @@ def _stage(part: Part) -> dict[str, Any]:
         judged = sum(_groups(books, kind) for kind in ("all_correct", "all_wrong", "mixed"))
         if judged:
             stage["mixed_groups"] = _groups(books, "mixed") / judged
+        if "critic" in books:
+            stage["critic"] = books["critic"]
     return stage
 
 
@@ -86,7 +88,38 @@ def render(summary: dict[str, Any]) -> Group:
     ]
     if "curve" in summary:
         notes.append(Text(f"curve: {summary['curve']}"))
-    return Group(table, *notes)
+    reports = [critic_report(stage) for stage in summary["stages"] if "critic" in stage]
+    return Group(table, *reports, *notes)
+
+
+def critic_report(stage: dict[str, Any]) -> Table:
+    """Does the critic deserve belief? Its values on the last batch against realised returns."""
+    critic = stage["critic"]
+    table = Table(
+        title=f"Critic of {stage['name']}, on its last batch",
+        title_justify="left",
+        caption=f"{critic['batches']} updates of {critic['steps']} steps before it, "
+        f"{critic['behind']} policy steps behind; {critic['bootstrapped']} episodes bootstrapped "
+        f"at a cut, {critic['missing']} without a state there; undefined: the returns do not vary",
+        caption_justify="left",
+    )
+    for column in ("clock steps", "n", "explained variance", "return", "value", "bias"):
+        table.add_column(column, justify="left" if column == "clock steps" else "right")
+    for name, row in critic["slices"].items():
+        spread = f"{_number(row['return_mean'])} ± {_number(row['return_std'])}"
+        table.add_row(
+            name,
+            f"{row['n']:,}",
+            _number(row["explained_variance"]),
+            spread,
+            _number(row["value_mean"]),
+            _number(row["bias"]),
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
 
 
 def _lines(stage: dict[str, Any]) -> dict[str, str]:
