@@ -24,6 +24,7 @@ lint: $(STAMP)  ## Style, types, import contracts, sizes.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_size.py
+	$(BIN)/python tools/make_method_pages.py --check
 
 check: lint test
 
