@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from hexad.contract.faults import ContractViolation
+from hexad.contract.lookup import load_object
 from hexad.credit import baselines
 from hexad.credit.clock import Clock, Tokens, clock
 from hexad.credit.gae import adaptive, gae
 from hexad.credit.group_relative import dr_grpo, grpo, reinforce, rloo, usable
 from hexad.credit.reward_to_go import reward_to_go
+from hexad.credit.shaping import shaped
 from hexad.credit.step_groups import gigpo
 from hexad.credit.values import Estimate
 from hexad.credit.vtrace import vtrace
@@ -150,6 +152,9 @@ class Assigner:
         self.recipe, self.spec = recipe, recipe.credit
         self.rule = legal.estimator(self.spec.estimator)
         self.memory: Memory | None = memory(self.spec)
+        self.potential: Callable[[Batch], Any] | None = None
+        if self.spec.shaping is not None:
+            self.potential = load_object(self.spec.shaping, where="credit.shaping")
 
     def wanted(self, batch: Batch) -> Tensor | None:
         """bool [T]: tokens whose prefix needs a value; ``None`` without a critic."""
@@ -248,4 +253,14 @@ class Assigner:
         )
         rewards = rewards_of(batch, self.recipe.feedback.weights)
         steps = clock(tokens, rewards, kind=self.spec.clock, used=self._counted(batch))
-        return steps if penalty is None else steps.rewarded(steps.reward - steps.sum(penalty))
+        if penalty is not None:
+            steps = steps.rewarded(steps.reward - steps.sum(penalty))
+        return steps if self.potential is None else self._shaped(batch, steps)
+
+    def _shaped(self, batch: Batch, steps: Clock) -> Clock:
+        assert self.potential is not None
+        potential = self.potential(batch)
+        if not isinstance(potential, Tensor) or potential.shape != batch.action.shape:
+            raise ContractViolation(f"{self.spec.shaping} must return one potential a token")
+        gamma, bootstrap = self.spec.gamma, self.rule.critic
+        return shaped(steps, potential.double(), gamma=gamma, bootstrap=bootstrap)

@@ -220,6 +220,9 @@ class CreditSpec(Axis):
     """Estimator ``vtrace``: cap of the ratio in the temporal difference; sets the fixed point."""
     c_bar: float | None = Field(default=None, gt=0)
     """Estimator ``vtrace``: cap of the ratio in the trace; sets speed and variance only."""
+    shaping: str | None = None
+    """Estimators on the clock: ``package.module:object`` of a potential, a function of a batch that
+    gives Phi [T] of the prefix ending with each token; gamma Phi(s') - Phi(s) joins the rewards."""
     whiten: Literal["batch", "group"] | None = None
     """Subtract the mean of the advantages of action tokens and divide by their deviation, over the
     batch or each group."""

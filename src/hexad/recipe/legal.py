@@ -78,11 +78,13 @@ ESTIMATORS: dict[str, EstimatorRule] = {
         required=("std", "threshold"), optional=("truncation", "whiten"), group=2
     ),
     "dr_grpo": EstimatorRule(optional=("truncation", "whiten"), group=2),
-    "reinforce_pp": EstimatorRule(CLOCKS, ("whiten",), ("truncation", "gamma"), episode=False),
+    "reinforce_pp": EstimatorRule(
+        CLOCKS, ("whiten",), ("truncation", "gamma", "shaping"), episode=False
+    ),
     "gigpo": EstimatorRule(
         ("turn",),
         ("omega",),
-        ("std", "threshold", "truncation", "whiten", "gamma"),
+        ("std", "threshold", "truncation", "whiten", "gamma", "shaping"),
         group=2,
         states=True,
         episode=False,
@@ -90,14 +92,14 @@ ESTIMATORS: dict[str, EstimatorRule] = {
     "gae": EstimatorRule(
         CLOCKS,
         ("lambda_critic",),
-        ("lambda_policy", "alpha", "whiten", "gamma"),
+        ("lambda_policy", "alpha", "whiten", "gamma", "shaping"),
         critic=True,
         episode=False,
     ),
     "vtrace": EstimatorRule(
         CLOCKS,
         ("rho_bar", "c_bar", "lambda_policy"),
-        ("whiten", "gamma"),
+        ("whiten", "gamma", "shaping"),
         critic=True,
         episode=False,
     ),
@@ -119,6 +121,7 @@ ESTIMATOR_KEYS = (
     "alpha",
     "rho_bar",
     "c_bar",
+    "shaping",
     "whiten",
     "truncation",
 )
