@@ -8,8 +8,9 @@ the disk, and broadcasts what it harvested, so that each rank assembles the same
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,7 +146,7 @@ class Loop:
         episodes = self._admit(version, harvest.episodes)
         if episodes:
             decided = (*harvest.episodes, *(episode for episode, _ in harvest.dropped))
-            self._learn(version, decided, episodes)
+            self._learn(version, decided, episodes, harvest.greedy)
         elif not harvest.exhausted:
             raise ContractViolation(
                 f"batch {version}: admission refused all {len(harvest.episodes)} episodes; "
@@ -163,7 +164,11 @@ class Loop:
         self._housekeeping()
 
     def _learn(
-        self, version: int, harvested: tuple[Episode, ...], episodes: tuple[Episode, ...]
+        self,
+        version: int,
+        harvested: tuple[Episode, ...],
+        episodes: tuple[Episode, ...],
+        greedy: Mapping[str, float],
     ) -> None:
         parts = self.parts
         learner, critic = parts.learner, parts.critic
@@ -174,7 +179,7 @@ class Loop:
             if critic is not None:
                 scores = self._valued(batch, scores)
         penalty = learner.penalty(batch, scores)
-        credit = self.assigner(batch, scores, penalty, pretrain=pretrain)
+        credit = self.assigner(batch, scores, penalty, greedy=greedy, pretrain=pretrain)
         self._judge_groups(version, harvested, batch, credit)
         progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
         if critic is not None:
@@ -230,9 +235,13 @@ class Loop:
         payload = None
         if parts.source is not None:
             harvest = parts.source.next(version)
-            payload = bytes([harvest.exhausted]) + to_ipc(harvest.episodes)
+            head = json.dumps([harvest.exhausted, dict(harvest.greedy)]).encode()
+            payload = len(head).to_bytes(8, "big") + head + to_ipc(harvest.episodes)
         received = parts.ranks.broadcast_bytes(payload)
-        return Harvest(tuple(from_ipc(received[1:])), bool(received[0]))
+        edge = 8 + int.from_bytes(received[:8], "big")
+        exhausted, greedy = json.loads(received[8:edge])
+        mine = Harvest(tuple(from_ipc(received[edge:])), exhausted, greedy=greedy)
+        return mine if parts.source is None else replace(harvest, episodes=mine.episodes)
 
     def _admit(self, version: int, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
         needs = self.parts.needs(version)

@@ -192,3 +192,20 @@ def test_shaping_telescopes_and_leaves_a_return_less_its_first_potential(monkeyp
     monkeypatch.setattr(module, "load_object", lambda name, where: lambda b: torch.zeros(1))
     with pytest.raises(ContractViolation, match="one potential a token"):
         assign(batch, shaped, scores)
+
+
+def test_a_greedy_rollout_is_the_baseline_of_its_group():
+    """ReMax: R - R_greedy; without a scored greedy rollout there is no baseline and no signal."""
+    row = segment([9, 1], [0, 1])
+    batch = assemble(
+        [
+            episode("a", [row], reward=1.0, group="g"),
+            episode("b", [row], reward=0.0, group="g"),
+            episode("c", [row], reward=1.0, group="h"),
+        ]
+    )
+    made = Assigner(recipe(credit={"estimator": "reinforce", "baseline": "greedy"}))
+    credit = made(batch, Scores(), greedy={"g": 1.0, "h": NAN})
+    assert credit.advantage[batch.action].tolist() == [0.0, -1.0, 0.0]
+    with pytest.raises(ContractViolation, match="no greedy rollouts"):
+        made(batch, Scores())

@@ -47,8 +47,18 @@ def test_log_probs_are_at_least_float32(sampling):
 def test_a_transform_that_cannot_be_replayed_is_refused(sampling, word):
     with pytest.raises(UserError, match=word):
         require_replayable(sampling)
-    with pytest.raises(UserError, match=word):
-        distribution(torch.zeros(1, 3), sampling)
+    if sampling.top_k != 1:  # computed for auxiliary rollouts
+        with pytest.raises(UserError, match=word):
+            distribution(torch.zeros(1, 3), sampling)
+
+
+def test_greedy_decoding_is_for_what_is_never_trained_on():
+    require_replayable(Sampling(top_k=1), vocabulary=10**6, trained=False)
+    with pytest.raises(UserError, match="not a positive number|greedy"):
+        require_replayable(Sampling(temperature=0.0), trained=False)
+    logprobs, kept = distribution(torch.tensor([[1.0, 3.0, 3.0, 2.0]]), Sampling(top_k=1))
+    assert kept.tolist() == [[False, True, False, False]]
+    assert logprobs.tolist() == [[-math.inf, 0.0, -math.inf, -math.inf]]
 
 
 @pytest.mark.parametrize(

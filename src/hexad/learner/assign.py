@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -167,9 +168,16 @@ class Assigner:
         return wanted
 
     def __call__(
-        self, batch: Batch, scores: Scores, penalty: Tensor | None = None, *, pretrain: bool = False
+        self,
+        batch: Batch,
+        scores: Scores,
+        penalty: Tensor | None = None,
+        *,
+        greedy: Mapping[str, float] | None = None,
+        pretrain: bool = False,
     ) -> Credit:
-        """Credit of ``batch``. ``penalty`` float64 [T] is taken off each action's reward (KL).
+        """Credit of ``batch``. ``penalty`` float64 [T] is taken off each action's reward (KL);
+        ``greedy`` is the score of a greedy rollout by group id.
 
         With ``pretrain`` the targets are Monte Carlo returns. Raises ``ContractViolation`` when the
         estimator reads what was not scored.
@@ -181,7 +189,7 @@ class Assigner:
         steps = self._clock(batch, penalty) if on_clock else None
         target = None
         if self.rule.episode:
-            advantage = self._spread(batch, self._episodic(batch, scores, penalty), counted)
+            advantage = self._spread(batch, self._episodic(batch, scores, penalty, greedy), counted)
         else:
             assert steps is not None
             spec = self.spec.model_copy(update={"lambda_critic": 1.0} if pretrain else {})
@@ -203,11 +211,24 @@ class Assigner:
         if self.memory is not None:
             self.memory.restore(state)
 
-    def _episodic(self, batch: Batch, scores: Scores, penalty: Tensor | None) -> Tensor:
+    def _episodic(
+        self,
+        batch: Batch,
+        scores: Scores,
+        penalty: Tensor | None,
+        greedy: Mapping[str, float] | None,
+    ) -> Tensor:
         score = batch.score
         if penalty is not None:
             taken = torch.where(batch.action, penalty, 0.0)
             score = score - torch.zeros_like(score).index_add(0, batch.token_episode, taken)
+        if self.spec.baseline == "greedy":
+            if greedy is None:
+                raise ContractViolation("baseline greedy: the batch has no greedy rollouts")
+            held = [greedy.get(episode.group_id, math.nan) for episode in batch.episodes]
+            other = torch.tensor(held, dtype=torch.float64)
+            beside = baselines.greedy(score, batch.scored, batch.episode_group, other)
+            return baselines.advantage(score, batch.scored, beside)
         if self.memory is not None:
             return baselines.advantage(score, batch.scored, self.memory.read(batch, scores))
         found: Tensor = self._own(EPISODIC, self.spec)(score, batch.scored, batch.episode_group)

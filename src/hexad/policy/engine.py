@@ -55,7 +55,8 @@ class Request:
 
     ``stop_ids`` are all ids that end a turn. ``session`` is a cache hint: turns of one episode
     share it. The token at context position ``p`` (0 is the first token of ``ids``) is drawn with
-    the uniform number of (``key``, ``p``), so that any engine replays the same request.
+    the uniform number of (``key``, ``p``), so that any engine replays the same request. What is not
+    ``trained`` on (an auxiliary rollout) may be decoded greedily, with ``top_k`` 1.
     """
 
     ids: Ints
@@ -64,6 +65,7 @@ class Request:
     max_tokens: int
     stop_ids: tuple[int, ...]
     session: str | None = None
+    trained: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class LocalEngine:
         self._held: list[Ticket] = []
         self._changed = Signal()
         self._pump: asyncio.Task[None] | None = None
-        self._replayable: set[Sampling] = set()
+        self._replayable: set[tuple[Sampling, bool]] = set()
         self._publishing = self._closed = False
         self._version = 0
         self._lease = Lease()
@@ -177,11 +177,16 @@ class LocalEngine:
             raise EngineFault("the engine is closed")
         if self._adapter != self._policy.adapter:
             raise ContractViolation("the adapter changed after the last publish")
-        if request.sampling not in self._replayable:
-            require_replayable(request.sampling, self._model.generation_config, self._vocabulary)
+        if (request.sampling, request.trained) not in self._replayable:
+            require_replayable(
+                request.sampling,
+                self._model.generation_config,
+                self._vocabulary,
+                trained=request.trained,
+            )
             if request.sampling.grammar is not None:
                 self._grammars.matcher(request.sampling.grammar, request.stop_ids)
-            self._replayable.add(request.sampling)
+            self._replayable.add((request.sampling, request.trained))
         if request.sampling.grammar is not None and not request.stop_ids:
             raise ValueError("a grammar ends with a stop id, and the request names none")
         ids, room = request.ids, self._policy.max_context - len(request.ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,9 +39,15 @@ MAX_SUPPORT = 4096
 
 
 def require_replayable(
-    sampling: Sampling, generation_config: Any = None, vocabulary: int | None = None
+    sampling: Sampling,
+    generation_config: Any = None,
+    vocabulary: int | None = None,
+    *,
+    trained: bool = True,
 ) -> None:
     """Raise ``UserError`` for a behaviour distribution that training cannot reproduce exactly.
+
+    Greedy decoding (a set of one, ``top_k`` 1) is refused only where it would be ``trained`` on.
 
     A distribution that cuts the support must be recordable in a ``vocabulary``: at most
     ``MAX_SUPPORT`` ids a token. Only top_k bounds the set; top_p, min_p and a grammar do not.
@@ -51,7 +58,7 @@ def require_replayable(
     model's author made them part of the model, no engine here applies them, so they are refused.
     """
     _require_temperature(sampling.temperature)
-    _require_cuts(sampling)
+    _require_cuts(sampling if trained or sampling.top_k != 1 else replace(sampling, top_k=0))
     if vocabulary is not None and not sampling.full_support:
         largest = min(sampling.top_k or vocabulary, vocabulary)
         if largest > MAX_SUPPORT:
@@ -92,7 +99,7 @@ def distribution(
     float32, or float64 for float64 logits. A row's bits depend on that row alone. Raises
     ``UserError`` for what cannot be replayed, ``ValueError`` for a row where nothing is allowed.
     """
-    require_replayable(sampling, vocabulary=logits.shape[-1])
+    require_replayable(sampling, vocabulary=logits.shape[-1], trained=False)
     if (allowed is None) != (sampling.grammar is None):
         raise ValueError("the allowed tokens and the grammar go together")
     scores = (logits if logits.dtype == torch.float64 else logits.float()) / sampling.temperature

@@ -192,9 +192,10 @@ class CreditSpec(Axis):
     estimator: str = "grpo"
     """The advantage estimator: none, reinforce, rloo, grpo, dr_grpo, reinforce_pp, gigpo, gae,
     vtrace, or ``package.module:object`` of user code."""
-    baseline: Literal["none", "batch", "prompt_mean", "beta"] | None = None
+    baseline: Literal["none", "batch", "prompt_mean", "beta", "greedy"] | None = None
     """Estimator ``reinforce``: what is subtracted from the return. ``prompt_mean``: mean of the
-    task's last scores; ``beta``: a discounted Beta tracker of the task's success."""
+    task's last scores; ``beta``: a discounted Beta tracker of the task's success;
+    ``greedy``: the score of a greedy rollout (ReMax), an auxiliary one a task."""
     window: Positive | None = None
     """Baseline ``prompt_mean``: how many scores of a task are remembered."""
     tracker: TrackerSpec | None = None

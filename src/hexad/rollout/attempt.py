@@ -129,6 +129,7 @@ class Attempt:
             max_tokens=min(limits.turn_tokens, limits.context_tokens - len(context)),
             stop_ids=world.stop_ids,
             session=f"{self.plan.episode_id}/{self.number}",
+            trained=world.trained,
         )
 
     async def _act(self, request: Request) -> Completion:

@@ -41,7 +41,8 @@ class World:
     """What an episode needs. ``dataclasses.replace`` makes the world of an evaluation.
 
     ``lineage`` maps a policy version to the digest of its weights' lineage. ``retries`` is the
-    number of further attempts at an episode that faulted. Without ``feedback`` episodes have no
+    number of further attempts at an episode that faulted. ``trained`` says whether episodes may be
+    trained on. Without ``feedback`` episodes have no
     verdict. ``clock`` returns seconds and only grows.
     """
 
@@ -55,8 +56,13 @@ class World:
     sampling: Sampling = field(default_factory=Sampling)
     limits: LimitsSpec = field(default_factory=LimitsSpec)
     retries: int = 2
+    trained: bool = True
     patience: Patience = field(default_factory=Patience)
     clock: Callable[[], float] = time.monotonic
+
+    def greedy(self) -> World:
+        """The world of auxiliary rollouts: the likeliest token, always, and never trained on."""
+        return replace(self, sampling=replace(self.sampling, top_k=1), trained=False)
 
     def provenance(self, versions: Iterable[int]) -> Provenance:
         """Provenance of an episode that the policy ``versions`` sampled."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hexad.contract.episode import Episode
@@ -14,13 +15,15 @@ class Harvest:
     """Finished episodes in task order, groups whole; ``exhausted`` when no task is left.
 
     ``dropped`` are others that will never be trained on, with the reason; ``sampled`` are all that
-    were sampled for this batch, where these are not simply the batch.
+    were sampled for this batch, where these are not simply the batch. ``greedy`` holds the score of
+    an auxiliary greedy rollout by group id, NaN where it was not scored.
     """
 
     episodes: tuple[Episode, ...]
     exhausted: bool = False
     dropped: tuple[tuple[Episode, str], ...] = ()
     sampled: tuple[Episode, ...] | None = None
+    greedy: Mapping[str, float] = field(default_factory=dict)
 
 
 class Source(Protocol):

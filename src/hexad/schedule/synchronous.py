@@ -37,6 +37,8 @@ class SynchronousSource:
         self._recipe, self._sink = recipe, sink
         self._limit = train_limit(world.family, recipe.task.train.count)
         self._cursor = 0
+        self._planned: dict[str, EpisodePlan] = {}
+        """First plan of every group of this batch."""
         self._refill = Refill(recipe) if recipe.data.dynamic is not None else None
 
     def next(self, version: int) -> Harvest:
@@ -44,15 +46,46 @@ class SynchronousSource:
         if self._world.engine.version != version:
             loaded = self._world.engine.version
             raise ContractViolation(f"version {version} was not published: {loaded} is loaded")
+        self._planned = {}
         if self._refill is not None:
-            return self._refill.fill(version, partial(self._groups, version))
-        groups, exhausted = self._groups(version, self._recipe.data.groups)
-        return Harvest(tuple(e for group in groups for e in group), exhausted=exhausted)
+            harvest = self._refill.fill(version, partial(self._groups, version))
+        else:
+            groups, exhausted = self._groups(version, self._recipe.data.groups)
+            harvest = Harvest(tuple(e for group in groups for e in group), exhausted=exhausted)
+        if self._recipe.credit.baseline == "greedy":
+            harvest = replace(harvest, greedy=self._greedy(version, harvest.episodes))
+        return harvest
+
+    def _greedy(self, version: int, episodes: tuple[Episode, ...]) -> dict[str, float]:
+        """Scores of one greedy rollout a group, from the same initial state; booked as auxiliary.
+
+        Raises ``ContractViolation`` where the environment did not begin alike.
+        """
+        first = {episode.group_id: episode for episode in episodes}
+        plans = [
+            replace(plan, group_id=f"greedy-{name}", episode_id=f"greedy-{name}")
+            for name in first
+            for plan in (self._planned[name],)
+        ]
+        world, rows = self._world.greedy(), self._recipe.system.engine_rows
+
+        def done(episode: Episode) -> None:
+            self._sink(EpisodeDone(version, episode, purpose="greedy"))
+
+        found = collect(plans, world, rows=rows, done=done)
+        for episode, other in zip(found, first.values(), strict=True):
+            if not episode.faulted and episode.initial_state != other.initial_state:
+                raise ContractViolation(
+                    f"{episode.episode_id} began in another state than its group"
+                )
+        weights = self._recipe.feedback.weights
+        return {name: e.score(weights) for name, e in zip(first, found, strict=True)}
 
     def _groups(self, version: int, count: int) -> tuple[list[tuple[Episode, ...]], bool]:
         """Play the next ``count`` tasks; the groups in order, and whether no task is left."""
         data = self._recipe.data
         plans = self._plan(version, count)
+        self._planned |= {plan.group_id: plan for plan in plans if plan.member == 0}
         taken = len(plans) // data.group_size
         if plans:
             self._sink(TasksDrawn(version, taken, len(plans)))

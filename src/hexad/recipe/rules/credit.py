@@ -64,6 +64,9 @@ def companions(recipe: Recipe) -> Iterator[Problem]:
         reason = "baseline beta forgets as its tracker says, no other does"
         fix = "set both, for example tracker: {low: 0.875, high: 0.96, half_life: 0.06}, or neither"
         yield Problem("credit.tracker", reason, fix)
+    if credit.baseline == "greedy" and recipe.data.dynamic is not None:
+        reason = "groups with a contrast have a baseline of their own"
+        yield Problem("credit.baseline", reason, "use credit.estimator: rloo, or dynamic: null")
     if credit.estimator == "gigpo" and (credit.std is None) != (credit.threshold is None):
         reason = "a standard deviation divides only above a threshold"
         yield Problem("credit.threshold", reason, "set std and threshold, or neither")
