@@ -128,3 +128,9 @@ def misbehave(how):
     if how == "exit":
         raise SystemExit(3)
     return object() if how == "junk" else float("nan")
+
+
+@tool(effect=Effect.READ_ONLY, timeout=60.0)
+def variables() -> str:
+    """Names of the environment variables that a worker sees."""
+    return " ".join(os.environ)

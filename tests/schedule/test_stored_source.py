@@ -130,3 +130,12 @@ def test_a_folder_is_read_and_checked(tmp_path):
     Store(tmp_path / "bad").append(0, [episode(split=Split.HIDDEN)])
     with pytest.raises(UserError, match="only train tasks"):
         FolderShelf(tmp_path / "bad", size=None)
+
+
+def test_a_shelf_asks_the_family_how_many_tasks_there_are():
+    world = toy_world([])
+    world.family.task_count = lambda split: 3 if split is Split.TRAIN else None
+    made = StoredSource(ExpertShelf(world, recipe()), world, recipe())
+    assert not made.next(0).exhausted and made.next(1).exhausted
+    with pytest.raises(UserError, match="5 demonstrations of 3"):
+        ExpertShelf(world, recipe(size=5))

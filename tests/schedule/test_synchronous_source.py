@@ -8,6 +8,7 @@ from hexad.contract.events import EpisodeDone, TasksDrawn
 from hexad.contract.faults import ContractViolation, FaultRateExceeded, UserError
 from hexad.contract.task import Split
 from hexad.recipe.axes import DataSpec, Recipe, RunSpec, SplitSpec, TaskSpec
+from hexad.schedule.cursor import train_limit
 from hexad.schedule.synchronous import SynchronousSource
 from toyworld import ToyEnvironment, ToyFamily, chatter, toy_world, untimed
 
@@ -68,6 +69,29 @@ def test_o18_a_finite_split_ends_with_a_partial_batch_and_never_restarts():
     assert [e.task_id for e in last.episodes] == ["toy:2"] and last.exhausted
     (after,) = harvest(made, [2])
     assert after.episodes == () and after.exhausted
+
+
+def counted(size):
+    world = toy_world(chatter)
+    world.family.task_count = lambda split: size
+    return world
+
+
+def test_o18_a_family_that_knows_its_size_ends_the_data_without_a_count():
+    made = SynchronousSource(counted(3), recipe(groups=2, size=1))
+    made.publish(None, 0, "digest-0")
+    first, last = harvest(made, range(2))
+    assert len(first.episodes) == 2 and not first.exhausted
+    assert [e.task_id for e in last.episodes] == ["toy:2"] and last.exhausted
+    assert train_limit(counted(3).family, 2) == 2 and train_limit(counted(None).family, 9) == 9
+    assert train_limit(ToyFamily(), None) is None
+
+
+@pytest.mark.parametrize(("size", "count"), [(3, 4), (0, None), ("3", None), (True, None)])
+def test_a_count_beyond_the_family_and_a_senseless_size_are_refused(size, count):
+    with pytest.raises(UserError) as caught:
+        SynchronousSource(counted(size), recipe(count=count))
+    assert caught.value.where in ("task.train.count", "ToyFamily.task_count") and caught.value.fix
 
 
 def test_only_train_tasks_are_accepted():

@@ -1,0 +1,137 @@
+"""A verifier of the user's in its own process: what crosses, what stops, what it cannot see."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from builders import episode
+from hexad.contract.ending import Ending, EndingKind
+from hexad.contract.faults import UserError, VerifierFault
+from hexad.contract.messages import Message, Role, ToolCall
+from hexad.contract.task import Split, Task
+from hexad.contract.verdict import Verdict, VerdictStatus
+from hexad.environments.registry import Origin
+from hexad.feedback.isolated import IsolatedVerifier
+from hexad.feedback.judge import Feedback, judge, require_verdict
+from hexad.feedback.mapping import BinaryMapping
+from hexad.feedback.registry import evaluation_verifier, verifier
+from hexad.feedback.verifiers import AnswerVerifier
+from hexad.feedback.wire import pack_origin, pack_request, unpack_origin, unpack_request
+
+sys.path.append(str(Path(__file__).parents[1] / "run"))
+
+ORIGIN = Origin("calculator", {"operations": {1: 0.5, 2: float("inf") - float("inf")}}, {}, 2)
+GOOD = Origin("calculator", {"operations": {1: 1.0}}, {}, 2)
+TASK = Task("t", Split.TRAIN, {"answer": 14, "by": {3: [1, None]}})
+TRANSCRIPT = (
+    Message(Role.USER, "8+6"),
+    Message(Role.ASSISTANT, "", tool_calls=(ToolCall("add", {"a": 8}, None, "raw"),)),
+    Message(Role.TOOL, "14", name="add"),
+)
+
+
+def ended():
+    return episode(ending=Ending.of(EndingKind.TERMINAL), verdict=None, rewards=())
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def build(name):
+        made.append(verifier(f"bad_parts:{name}", GOOD.make(), GOOD))
+        return made[-1]
+
+    yield build
+    for one in made:
+        one.close()
+        assert one.live_workers == 0
+
+
+def test_only_named_user_code_gets_processes():
+    family = GOOD.make()
+    assert isinstance(verifier(None, family, GOOD), AnswerVerifier)
+    assert isinstance(verifier("bad_parts:Wrong", family, GOOD), IsolatedVerifier)
+    assert not isinstance(verifier("bad_parts:Wrong", family), IsolatedVerifier)
+    assert not isinstance(evaluation_verifier(family, None, GOOD), IsolatedVerifier)
+    with pytest.raises(UserError, match="time limit"):
+        verifier("bad_parts:Impatient", family, GOOD)
+
+
+def test_everything_crosses_as_it_is():
+    import json
+
+    shown = episode()
+    line = json.dumps(pack_request(TASK, shown, TRANSCRIPT))
+    task, back, transcript = unpack_request(line)
+    assert task == TASK and transcript == TRANSCRIPT and back.segments == shown.segments
+    assert back.costs == shown.costs and back.provenance == shown.provenance
+    name, origin = unpack_origin(pack_origin(ORIGIN, "a:b"))
+    assert name == "a:b" and list(origin.options["operations"]) == [1, 2]
+
+
+def test_a_verdict_comes_back_and_prints_do_not(make):
+    isolated = make("Echo")
+    verdict = isolated.verify(TASK, ended(), TRANSCRIPT)
+    assert verdict.status is VerdictStatus.WRONG and verdict.score == 0.25
+    assert "'answer': 14" in verdict.evidence and "8+6" in verdict.evidence
+    assert isolated.live_workers == 1 and isolated.digest == "bad_parts"
+
+
+@pytest.mark.parametrize("name", ["Hangs", "Spins"])
+def test_a_hang_is_stopped_counted_and_the_next_one_gets_a_fresh_process(make, name):
+    isolated = make(name)
+    for _ in range(2):
+        started = time.monotonic()
+        verdict = judge(isolated, TASK, ended(), TRANSCRIPT)
+        assert verdict.status is VerdictStatus.VERIFIER_ERROR and verdict.score is None
+        assert "longer than 0.5 s and was stopped" in verdict.evidence
+        assert isolated.live_workers == 0 and time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("Raises", "KeyError: 'boo'"), ("Exits", "crashed"), ("Junk", "a dict")]
+)
+def test_other_failures_are_told(make, name, said):
+    with pytest.raises(VerifierFault, match=said):
+        make(name).verify(TASK, ended(), TRANSCRIPT)
+
+
+def test_the_process_sees_a_short_list_of_variables(make, monkeypatch):
+    monkeypatch.setenv("HEXAD_TEST_SECRET", "key")
+    monkeypatch.setenv("HEXAD_TEST_SEEN", "declared")
+    evidence = make("Environ").verify(TASK, ended(), TRANSCRIPT).evidence
+    assert "HEXAD_TEST_SECRET" not in evidence and "'HEXAD_TEST_SEEN': 'declared'" in evidence
+    assert "PATH" in evidence and "HEXAD_TEST_SECRET" in os.environ
+
+
+def test_feedback_closes_its_processes(make):
+    isolated = make("Echo")
+    feedback = Feedback(isolated, BinaryMapping())
+    assert feedback.apply(TASK, ended(), TRANSCRIPT).rewards[0].value == 0.0
+    feedback.close()
+    assert isolated.live_workers == 0
+    closed = feedback.apply(TASK, ended(), TRANSCRIPT)
+    assert closed.verdict.status is VerdictStatus.VERIFIER_ERROR and "closed" in (
+        closed.verdict.evidence
+    )
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        Verdict("great", 1.0),
+        Verdict(VerdictStatus.CORRECT, "1"),
+        Verdict(VerdictStatus.CORRECT, True),
+        Verdict(VerdictStatus.CORRECT, float("nan")),
+        Verdict(VerdictStatus.CORRECT, 1.0, {"a": 1}),
+        Verdict(VerdictStatus.CORRECT, 1.0, "\ud800"),
+        Verdict(VerdictStatus.VERIFIER_ERROR, 0.0),
+    ],
+)
+def test_a_verdict_that_cannot_be_stored_is_junk(junk):
+    with pytest.raises(VerifierFault):
+        require_verdict(junk)

@@ -1,0 +1,59 @@
+"""Work that kills threw away is booked exactly once, whatever moment the next kill takes."""
+
+import pytest
+
+from builders import episode
+from hexad.contract.store import Store
+from hexad.evidence import journal, losses
+from hexad.evidence.losses import Loss
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(tmp_path / "episodes")
+    for step in range(4):
+        made.append(step, [episode(episode_id=f"{step}-{i}", group_id=f"{step}") for i in (0, 1)])
+    return made
+
+
+def tokens(store, steps):
+    costs = [e.costs for e in store.read(steps)]
+    return sum(cost.sampled_tokens + cost.lost_tokens for cost in costs)
+
+
+def test_a_rewind_is_booked_before_anything_is_dropped(store, tmp_path):
+    expected = Loss(4, tokens(store, [2, 3]))
+    assert expected.sampled_tokens > 0 and losses.beyond(store, 1) == expected
+    with losses.booked(tmp_path, store, 1):
+        assert losses.total(tmp_path) == expected and store.last_step == 3
+        store.truncate(1)
+    assert losses.total(tmp_path) == expected and losses.beyond(store, 1) == Loss()
+    with losses.booked(tmp_path, store, 1):
+        pass
+    assert losses.total(tmp_path) == expected
+    assert len(journal.rows(tmp_path / journal.LOST)) == 2
+
+
+@pytest.mark.parametrize("kept", [3, 2, 1])
+def test_a_kill_inside_a_rewind_books_nothing_twice(store, tmp_path, kept):
+    expected = losses.beyond(store, 1)
+    with pytest.raises(Killed), losses.booked(tmp_path, store, 1):
+        store.truncate(kept)
+        raise Killed
+    with losses.booked(tmp_path, store, 1):
+        assert losses.total(tmp_path) == expected
+        store.truncate(1)
+    assert losses.total(tmp_path) == expected and store.last_step == 1
+    store.append(2, [episode(episode_id="again")])
+    with losses.booked(tmp_path, store, 1):
+        store.truncate(1)
+    assert losses.total(tmp_path) == expected + Loss(1, episode().costs.sampled_tokens)
+
+
+def test_a_torn_part_counts_nothing(store, tmp_path):
+    store.parts()[-1].path.write_bytes(b"PAR1")
+    assert losses.beyond(store, 1) == Loss(2, tokens(store, [2]))
