@@ -132,10 +132,12 @@ def test_a_blocked_tool_does_not_stop_the_others_tools():
 
 INTERRUPTED = textwrap.dedent(
     """
-    import asyncio, sys, time
+    import asyncio, signal, sys, time
     from toyworld import *
     from hexad.rollout.collect import collect
     from hexad.rollout.world import Patience
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins deaf to it
 
     class Slow(ToyEnvironment):
         async def step(self, turn):

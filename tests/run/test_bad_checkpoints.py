@@ -100,11 +100,9 @@ def test_a_bad_part_after_the_checkpoint_costs_only_itself(copied, finished, dam
     damage(copied / "episodes" / "part-000001.parquet")
     code, text = train(copied, "--resume")
     assert code == 0 and weights(copied) == weights(finished), text
-    if damage is cut:
-        assert "set aside" in text and "part-000001.parquet.torn" in text
-        assert killed(copied) == 0
-    else:
-        assert killed(copied) == 4
+    aside = "set aside" in text and "part-000001.parquet.torn" in text
+    assert killed(copied) == (0 if aside else 4)  # never neither: where the damage lies decides
+    assert aside or damage is flip
 
 
 def test_a_log_that_lost_rows_is_named(copied):
