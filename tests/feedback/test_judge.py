@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hexad.contract.reward import Reward
 from hexad.contract.task import Split, Task
 from hexad.contract.verdict import UNSCORED, Verdict, VerdictStatus
 from hexad.feedback.judge import Feedback, judge
-from hexad.feedback.mapping import BinaryMapping, mapping, score
+from hexad.feedback.mapping import BinaryMapping, mapping
 
 TASK = Task("t", Split.TRAIN, {"answer": 14})
 TRANSCRIPT = (Message(Role.ASSISTANT, "14"),)
@@ -135,21 +136,20 @@ def test_group_of_success_failure_crash_and_grader_timeout():
         for i, (verifier, kind) in enumerate(zip(feedback, kinds, strict=True))
     ]
     assert [e.scored for e in group] == [True, True, False, False]
-    values = np.array([score(e.rewards, {}) for e in group if e.scored])
+    values = np.array([e.score({}) for e in group if e.scored])
     assert (values - values.mean()).tolist() == [0.5, -0.5]
     assert [e.verdict.success for e in group if e.scored].count(True) / 2 == 0.5
-    for unscored in group[2:]:
-        with pytest.raises(ValueError, match="without rewards"):
-            score(unscored.rewards, {})
+    assert all(math.isnan(unscored.score({})) for unscored in group[2:])
 
 
-def test_score_is_the_weighted_sum_and_missing_is_an_error():
+def test_score_is_the_weighted_sum_and_missing_is_not_zero():
     rewards = (Reward("task", 1.0), Reward("format", 0.5), Reward("task", 0.25))
-    assert score(rewards, {}) == 1.75
-    assert score(rewards, {"task": 2.0, "format": -1.0}) == 2.0
-    assert score(rewards, {"task": 0.0, "other": 9.0}) == 0.5
-    with pytest.raises(ValueError, match="finite"):
-        score((Reward("task", float("nan")),), {})
+    made = episode(rewards=rewards)
+    assert made.score({}) == 1.75
+    assert made.score({"task": 2.0, "format": -1.0}) == 2.0
+    assert made.score({"task": 0.0, "other": 9.0}) == 0.5
+    assert math.isnan(episode(rewards=()).score({}))
+    assert math.isnan(episode(verdict=None, rewards=rewards).score({}))
 
 
 def test_feedback_digest_changes_with_verifier_and_mapping_version():

@@ -1,9 +1,6 @@
-"""From verdict to raw reward components, and from components to one number."""
+"""From verdict to raw reward components."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Iterable, Mapping
 
 from hexad.contract.digest import code_digest
 from hexad.contract.episode import Episode
@@ -43,18 +40,3 @@ def mapping(name: str) -> RewardMapping:
         fix = "see hexad.feedback.protocol.RewardMapping"
         raise UserError(f"{name} makes a {type(made).__name__}", where=where, fix=fix)
     return made
-
-
-def score(rewards: Iterable[Reward], weights: Mapping[str, float]) -> float:
-    """Weighted sum of raw components: sum_i w_i R_i; a component without a weight weighs 1.
-
-    Raises ``ValueError`` when there is no component, since missing is not 0, or when one is not
-    finite.
-    """
-    values = [reward.value * weights.get(reward.component, 1.0) for reward in rewards]
-    if not values:
-        raise ValueError("an episode without rewards has no score")
-    total = math.fsum(values)
-    if not math.isfinite(total):
-        raise ValueError(f"rewards are not finite: {values}")
-    return total
