@@ -9,6 +9,7 @@ from learner_world import assign, episode, recipe, segment
 from hexad.contract.ending import EndingKind
 from hexad.contract.faults import ContractViolation
 from hexad.contract.reward import Owner, OwnerKind, Reward
+from hexad.contract.segment import Span, SpanKind
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import Assigner
 from hexad.learner.batch import RoleScore, RoleValue, Scores
@@ -209,3 +210,31 @@ def test_a_greedy_rollout_is_the_baseline_of_its_group():
     assert credit.advantage[batch.action].tolist() == [0.0, -1.0, 0.0]
     with pytest.raises(ContractViolation, match="no greedy rollouts"):
         made(batch, Scores())
+
+
+def test_a_reward_of_a_span_never_moves_to_the_action_after_it():
+    """The observation's span ends right before a2: its reward is a1's all the same."""
+    spans = (
+        Span(SpanKind.USER, "", 0, 0, 1),
+        Span(SpanKind.TEXT, "", 0, 1, 3),
+        Span(SpanKind.OBSERVATION, "", 1, 3, 6),
+        Span(SpanKind.TEXT, "", 1, 6, 7),
+    )
+    first = segment([8, 4], [0, 1])
+    row = replace(skipping().segments[0], spans=spans)
+    paid = Reward("tool", 0.5, Owner(OwnerKind.SPAN, 2, 1))
+    made = episode("a", [first, row])
+    batch = assemble([replace(made, rewards=(Reward("task", 1.0), paid))])
+    spec = {"estimator": "reinforce_pp", "whiten": None}
+    returns = assign(batch, recipe(credit=spec)).advantage[batch.action]
+    assert returns.tolist() == [1.5, 1.5, 1.5, 1.0]
+
+
+def test_a_penalty_is_taken_off_the_reward_of_its_own_step():
+    batch = assemble([skipping()])
+    penalty = torch.where(batch.action, 0.1, NAN).double()
+    spec = {"estimator": "reinforce_pp", "whiten": None}
+    credit = Assigner(recipe(credit=spec))(batch, Scores(), penalty)
+    assert credit.advantage[batch.action].tolist() == pytest.approx([0.7, 0.8, 0.9])
+    whole = Assigner(recipe(credit={"estimator": "reinforce"}))(batch, Scores(), penalty)
+    assert whole.advantage[batch.action].tolist() == pytest.approx([0.7, 0.7, 0.7])

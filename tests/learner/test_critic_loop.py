@@ -127,3 +127,17 @@ def test_values_are_read_where_decisions_are_taken_and_episodes_cut(kind):
     wanted = assigner.wanted(batch)
     assert torch.equal(wanted[:-1], batch.action[1:])
     assert torch.equal(critic.score(batch, wanted).value.isfinite(), wanted)
+
+
+def test_value_clipping_of_a_shared_critic_holds_each_value_to_its_own():
+    """With the values of before the step as they are, a clip changes nothing in the first step."""
+    after = []
+    for clip in (None, 1e-6):
+        settings = made({"trunk": "shared", "clip": clip})
+        learner = Learner(tiny(), settings)
+        generator = torch.Generator().manual_seed(3)
+        with torch.no_grad():
+            learner.shared.net.head.weight.normal_(generator=generator)
+        update(learner, random_episodes(58))
+        after.append(parameters(learner))
+    torch.testing.assert_close(*after, rtol=1e-9, atol=1e-11)

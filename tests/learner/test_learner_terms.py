@@ -263,3 +263,38 @@ def test_old_given_by_hand_is_what_the_ratio_divides_by():
     shifted = RoleScore(scores.old.logprob - 5.0, 0, scores.old.digest)
     report = learner.update(batch, Scores(scores.sampled, shifted), assign(batch, settings), 0.0)
     assert report.tallies["log_ratio/update"].mean == pytest.approx(5.0, abs=0.2)
+
+
+def test_a_correction_of_episodes_multiplies_over_all_their_rows():
+    spec = {"ratio": "proximal", "rule": "sequence_tis", "high": 1e9}
+    settings, batch = made(update={"correction": spec}), assemble(random_episodes(44))
+    learner = Learner(tiny(), settings)
+    scores = learner.score(batch)
+    log = torch.zeros(len(batch.episodes), dtype=torch.float64)
+    own = torch.where(batch.action, scores.old.logprob - batch.behaviour, 0.0)
+    log.index_add_(0, batch.token_episode, own)
+    report = learner.update(batch, scores, assign(batch, settings), 0.0)
+    expected = log[batch.token_episode[batch.action]].exp()
+    assert report.tallies["correction/weight"].sum == pytest.approx(float(expected.sum()), rel=1e-4)
+
+
+@pytest.mark.parametrize("denominator", ["episode", "token"])
+def test_a_summed_ratio_moves_each_token_once_whatever_the_denominator(denominator):
+    """Where an episode's term is averaged over it, every token's gradient is that of the sum; where
+    it is not, each token's term is its own: both are A s grad log pi, the first |u| times a mean.
+    """
+    action = {"ratio": "episode", "combine": "sum", "denominator": denominator}
+    settings, episodes = made(action=action), random_episodes(45)
+    found, _, _ = stepped(settings, episodes)
+    policy, batch = tiny(), assemble(episodes)
+    current, _ = logprobs(policy.model, batch)
+    advantage = assign(batch, settings).advantage
+    index = batch.token_episode
+    count = torch.zeros(len(batch.episodes), dtype=torch.float64)
+    count.index_add_(0, index, batch.action.double())
+    if denominator == "episode":
+        share = torch.full_like(advantage, 1.0 / len(batch.episodes))
+    else:
+        share = torch.full_like(advantage, 1.0 / float(count.sum()))
+    (-(share * advantage * current)[batch.action].sum()).backward()
+    torch.testing.assert_close(found, gradient(policy.model), rtol=1e-7, atol=1e-9)
