@@ -1,12 +1,14 @@
 import pytest
 import torch
-from learner_world import episode, recipe, segment
+from learner_world import episode, recipe, segment, tiny
 
 from hexad.contract.ending import EndingKind
 from hexad.evidence.critic import CriticBooks, explained_variance
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import Assigner
+from hexad.learner.critic import Critic
 from hexad.learner.critic_report import judge
+from hexad.recipe.axes import Recipe
 
 
 def steps_of(batch):
@@ -82,3 +84,27 @@ def test_books_add_up_and_survive_a_resume():
     assert row["value_at_cut"] is None
     assert books.metrics()["critic/behind"] == 1
     assert list(row["slices"])[:2] == ["all", "first"]
+
+
+def test_a_critic_that_cannot_learn_is_seen_in_its_report():
+    """A learning rate of nothing: many steps, one value, and no variance explained."""
+    reports = {}
+    for rate in (1e-30, 1e-2):
+        settings = recipe(credit={"estimator": "gae", "lambda_policy": 1.0, "lambda_critic": 1.0})
+        spec = {"updates": 40, "optimizer": {"lr": rate, "schedule": "constant"}}
+        settings = Recipe.model_validate({**settings.model_dump(), "critic": spec})
+        critic, assigner = Critic(tiny(), settings), Assigner(settings)
+        rows = [segment([i, 2, 3], [0, 1, 1]) for i in range(8)]
+        batch = assemble([episode(f"e{i}", [rows[i]], reward=float(i % 2)) for i in range(8)])
+        wanted, steps = assigner.wanted(batch), steps_of(batch)
+        held = critic.score(batch, wanted).value
+        target = torch.full((len(batch.ids),), torch.nan, dtype=torch.float64)
+        target[steps.first] = batch.score[steps.episode]
+        critic.update(batch, held.roll(1), target, 0.0)
+        value, counts = critic.score(batch, wanted).value, (critic.batches, critic.steps, 0)
+        reports[rate] = judge(batch, steps, value, gamma=1.0, counts=counts)
+    broken, sound = reports[1e-30], reports[1e-2]
+    assert broken.steps == sound.steps == 40
+    assert explained_variance(broken.slices["all"]) == pytest.approx(0.0)
+    assert broken.slices["all"].value.std == 0.0
+    assert explained_variance(sound.slices["all"]) > 0.9
