@@ -106,5 +106,5 @@ def test_a_critic_that_cannot_learn_is_seen_in_its_report():
     broken, sound = reports[1e-30], reports[1e-2]
     assert broken.steps == sound.steps == 40
     assert explained_variance(broken.slices["all"]) == pytest.approx(0.0)
-    assert broken.slices["all"].value.std == 0.0
+    assert broken.slices["all"].value.std < 1e-20
     assert explained_variance(sound.slices["all"]) > 0.9
