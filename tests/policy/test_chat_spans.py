@@ -174,3 +174,19 @@ def test_an_outline_of_one_conversation_serves_only_alike_ones():
             for header in (True, False):
                 fresh = chat_of(builtin.tokenizer()).follow([5], messages, header=header)
                 assert shown(old, old.follow([5], messages, header=header)) == shown(old, fresh)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_an_observation_is_cut_out_exactly_with_and_without_a_header(header):
+    answers = [Message(Role.TOOL, "7", "look_up"), Message(Role.TOOL, "8", "other")]
+    said = shown(OWN, OWN.follow([OWN.turn_end], answers, header=header))
+    assert [part for part in said if part[0] != "template"] == [
+        ("observation", "look_up", "7"),
+        ("observation", "other", "8"),
+    ]
+    assert said[-1][2].endswith("assistant\n") == header
+
+
+def test_what_the_template_writes_around_nothing_is_one_span():
+    said = shown(OWN, OWN.follow([OWN.turn_end], [Message(Role.TOOL, "", "look_up")]))
+    assert [kind for kind, _, _ in said] == ["template"]

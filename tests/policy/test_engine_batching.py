@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from hexad.policy.decode import compiled, decode
 from hexad.policy.engine import DrawKey, Engine, Stop
 from hexad.policy.lean import Lean
 from hexad.policy.local import LocalEngine
+from hexad.policy.qwen import _map
 
 
 @pytest.mark.parametrize("count", [1, 2, 33, 100])
@@ -35,6 +37,20 @@ def test_a_request_gets_the_same_bits_alone_and_in_company(count: int) -> None:
     done = run(LocalEngine(policy, rows=128), requests)
     picked = range(0, count, max(1, count // 6))
     assert bits([done[i] for i in picked]) == bits([alone(policy, requests[i]) for i in picked])
+
+
+def test_heads_that_share_no_keys_keep_their_bits_in_company_and_when_continued() -> None:
+    """With one query row an item, the products of a step are as small as they can be."""
+    policy = policy_of(qwen(num_key_value_heads=4))
+    requests = ragged(20)
+    done = run(LocalEngine(policy, rows=32), requests)
+    assert bits(done[::4]) == bits([alone(policy, each) for each in requests[::4]])
+    for each, whole in list(zip(requests, done, strict=True))[::4]:
+        half = len(whole.ids) // 2
+        if half:
+            ids = np.concatenate((each.ids, whole.ids[:half]))
+            rest = alone(policy, replace(each, ids=ids, max_tokens=each.max_tokens - half))
+            assert rest.logprobs.tobytes() == whole.logprobs[half:].tobytes()
 
 
 @pytest.mark.parametrize("count", [1, 5, 33])
@@ -62,6 +78,13 @@ def test_batches_have_few_sizes(least: int, sizes: dict[int, int]) -> None:
     backend._net.rows = least
     backend._kv.reserve(99, 64, 99)
     assert {rows: backend._bucket(rows) for rows in sizes} == sizes
+
+
+def test_only_small_weights_are_copied() -> None:
+    small, large = torch.zeros(256, 512), torch.zeros(256, 513)
+    assert _map(large, None).weight.data_ptr() == large.data_ptr()
+    assert _map(small, None).weight.data_ptr() != small.data_ptr()
+    assert _map(small, None).weight.is_contiguous()
 
 
 def test_the_compiled_step_has_the_bits_of_the_plain_one() -> None:
