@@ -13,6 +13,7 @@ from hexad.contract.faults import UserError, VerifierFault
 from hexad.contract.messages import Message, Role, ToolCall
 from hexad.contract.task import Split, Task
 from hexad.contract.verdict import Verdict, VerdictStatus
+from hexad.environments.process import WorkerProcess
 from hexad.environments.registry import Origin
 from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.judge import Feedback, judge, require_verdict
@@ -82,14 +83,21 @@ def test_a_verdict_comes_back_and_prints_do_not(make):
 
 
 @pytest.mark.parametrize("name", ["Hangs", "Spins"])
-def test_a_hang_is_stopped_counted_and_the_next_one_gets_a_fresh_process(make, name):
-    isolated = make(name)
+def test_a_hang_is_stopped_counted_and_the_next_one_gets_a_fresh_process(make, monkeypatch, name):
+    isolated, limits, call = make(name), [], WorkerProcess.call
+
+    def noted(worker, arguments, seconds):
+        limits.append(seconds)
+        return call(worker, arguments, seconds)
+
+    monkeypatch.setattr(WorkerProcess, "call", noted)
     for _ in range(2):
         started = time.monotonic()
         verdict = judge(isolated, TASK, ended(), TRANSCRIPT)
         assert verdict.status is VerdictStatus.VERIFIER_ERROR and verdict.score is None
         assert "longer than 0.5 s and was stopped" in verdict.evidence
-        assert isolated.live_workers == 0 and time.monotonic() - started < 30
+        assert isolated.live_workers == 0 and time.monotonic() - started < 60
+    assert limits == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(
