@@ -16,7 +16,7 @@ def test_the_report_shows_every_slice_and_keeps_undefined_undefined():
     }
     flat = {**row, "n": 7, "explained_variance": None, "return_std": 0.0}
     critic = {
-        "slices": {"all": row, "horizon 1": flat},
+        "slices": {"all": row, "horizon 16-31": row, "horizon 2-3": flat},
         "batches": 3,
         "steps": 12,
         "behind": 2,
@@ -29,3 +29,4 @@ def test_the_report_shows_every_slice_and_keeps_undefined_undefined():
     assert "1,200" in text and "0.610" in text and "-0.020" in text
     assert text.count("undefined") == 2  # the cell and the caption that explains it
     assert "5 episodes bootstrapped" in text and "2 policy steps behind" in text
+    assert text.index("all") < text.index("horizon 2-3") < text.index("horizon 16-31")

@@ -71,7 +71,7 @@ class CriticBooks:
         """Every slice, for ``ledger.jsonl``; undefined stays ``null``."""
         if not self.last:
             return {}
-        slices = {name: row(part) for name, part in sorted(self.slices.items(), key=_order)}
+        slices = {name: row(self.slices[name]) for name in sorted(self.slices, key=order)}
         counts = {"bootstrapped": self.bootstrapped, "missing": self.missing}
         cut = self.cut.summary() if self.cut.count else None
         return {"slices": slices, **counts, "value_at_cut": cut, **self.last}
@@ -96,8 +96,9 @@ class CriticBooks:
         return books
 
 
-def _order(item: tuple[str, CriticSlice]) -> tuple[int, str, float]:
-    family, _, rest = item[0].partition(" ")
+def order(name: str) -> tuple[int, str, float]:
+    """Sort key of slices: the whole first, then family by family, by the number each starts at."""
+    family, _, rest = name.partition(" ")
     start = rest.split("-")[0] if not rest.startswith("-") else rest
     try:
         number = float(start)

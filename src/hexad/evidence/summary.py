@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 
 NOT_MEASURED = ("verifier agreement", "barrier profile")
@@ -105,7 +106,8 @@ def critic_report(stage: dict[str, Any]) -> Table:
     )
     for column in ("clock steps", "n", "explained variance", "return", "value", "bias"):
         table.add_column(column, justify="left" if column == "clock steps" else "right")
-    for name, row in critic["slices"].items():
+    for name in sorted(critic["slices"], key=order):  # JSON has sorted them by letter
+        row = critic["slices"][name]
         spread = f"{_number(row['return_mean'])} ± {_number(row['return_std'])}"
         table.add_row(
             name,
