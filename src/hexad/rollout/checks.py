@@ -72,6 +72,8 @@ def _check_messages(where: str, messages: Sequence[Message]) -> None:
             raise EnvironmentFault(f"{where} returned {message!r}, not a Message with text")
         if not isinstance(message.role, Role):
             raise EnvironmentFault(f"{where} returned a message of the role {message.role!r}")
+        if message.name is not None and not isinstance(message.name, str):
+            raise EnvironmentFault(f"{where} returned a message of the name {message.name!r}")
         try:
             message.content.encode()
         except UnicodeEncodeError as error:
@@ -83,6 +85,8 @@ def _check_ending(ending: Ending | None) -> None:
         return
     if not isinstance(ending, Ending) or not isinstance(ending.kind, EndingKind):
         raise EnvironmentFault(f"step returned the ending {ending!r}")
+    if not isinstance(ending.reason, str) or not _storable(ending.reason):
+        raise EnvironmentFault(f"step returned the reason {ending.reason!r}")
     if ending.kind in FAULTED or ending.kind in CENSORED:
         raise EnvironmentFault(f"the environment gave up: {ending.kind} {ending.reason}".rstrip())
     if ending.terminated == ending.truncated:
@@ -93,15 +97,23 @@ def _check_rewards(rewards: Sequence[Reward]) -> None:
     if not isinstance(rewards, tuple):
         raise EnvironmentFault(f"step returned rewards as a {type(rewards).__name__}")
     for reward in rewards:
-        good = isinstance(reward, Reward) and isinstance(reward.value, int | float)
-        if not good or not math.isfinite(reward.value):
+        good = isinstance(reward, Reward) and isinstance(reward.component, str)
+        if not good or not _finite(reward.value):
             raise EnvironmentFault(f"step returned the reward {reward!r}")
 
 
 def _check_number(name: str, value: object, kind: type | tuple[type, ...]) -> None:
-    if (
-        not isinstance(value, kind)
-        or not isinstance(value, int | float)
-        or not 0 <= value < math.inf
-    ):
+    if not isinstance(value, kind) or not isinstance(value, int | float) or not 0 <= value < 2**63:
         raise EnvironmentFault(f"step returned {name} {value!r}")
+
+
+def _finite(value: object) -> bool:
+    """Whether ``value`` is a number with a finite float64."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _storable(text: str) -> bool:
+    return text == text.encode("utf-8", "replace").decode("utf-8")
