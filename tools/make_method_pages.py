@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from hexad.recipe.methods import METHODS
-from hexad.recipe.methods.card import page, runnable
+from hexad.recipe.methods.card import page
 
 FOLDER = Path(__file__).parents[1] / "docs" / "methods"
 
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "methods"
 def pages() -> dict[str, str]:
     """File name -> text."""
     rows = "\n".join(
-        f"| [{name}]({name}.md) | {record.title} | {'not yet' if runnable(record) else 'yes'} |"
+        f"| [{name}]({name}.md) | {record.title} | {'not yet' if record.missing else 'yes'} |"
         for name, record in METHODS.items()
     )
     head = (

@@ -163,12 +163,7 @@ def compose(
 
 def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: ExitStack) -> Loop:
     """The loop; ``held`` gets what must be released."""
-    if recipe.timing.mode != "synchronous":
-        raise UserError(
-            "there is no asynchronous source yet: this recipe is valid, but cannot be run",
-            where="timing.mode",
-            fix="use timing: {mode: synchronous, max_lag: null}",
-        )
+    _require_runnable(recipe)
     if recipe.system.threads is not None:
         torch.set_num_threads(recipe.system.threads)
     policy = _policy(recipe)
@@ -327,6 +322,18 @@ def _tell_damage(found: checkpoint.Checkpoint, watcher: Watcher) -> None:
     for skipped in found.skipped:
         watcher.note(
             f"checkpoint {skipped.path.name} is not whole: {skipped.why}; {found.path.name} is used"
+        )
+
+
+def _require_runnable(recipe: Recipe) -> None:
+    """Raise ``UserError`` for a valid recipe that Hexad cannot run as it says yet."""
+    overlaps = recipe.timing.mode == "asynchronous"
+    lacks = "an asynchronous source" if overlaps else method(recipe.method).missing
+    if lacks:
+        raise UserError(
+            f"this recipe is valid, but it needs {lacks}, which Hexad does not have yet",
+            where="timing.mode" if overlaps else f"method: {recipe.method}",
+            fix="choose a method that `hexad methods` marks as running, such as ppo",
         )
 
 

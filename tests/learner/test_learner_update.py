@@ -266,13 +266,14 @@ def test_tokens_of_other_versions_are_in_no_engine_ratio():
     settings = recipe(update={"epochs": 2})
     row = segment([1, 2, 3, 4], [0, 1, 1, 1])
     batch = assemble([episode("a", [row]), episode("b", [row], reward=0.0)])
-    batch = dataclasses.replace(batch, version=torch.tensor([-1, 0, 7, 0] * 2))
-    learner = Learner(tiny(), settings)
+    batch = dataclasses.replace(batch, version=torch.tensor([-1, 7, 0, 7] * 2))
+    learner, other = Learner(tiny(), settings), Learner(tiny(), recipe())
+    learner.version = other.version = 7
     scores = learner.score(batch)
     assert scores.sampled.logprob.isfinite().tolist() == [False, True, False, True] * 2
     report = learner.update(batch, scores, assign(batch, settings), 0.0)
     assert report.tallies["log_ratio/engine"].count == 4
-    _, single = train(list(batch.episodes), recipe(), change=lambda b: batch)
+    single = other.update(batch, other.score(batch), assign(batch, recipe()), 0.0)
     assert single.tallies["log_ratio/engine"].count == 4
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hexad.recipe.legal import ESTIMATORS, SURROGATES, UNITS
 from hexad.recipe.methods import METHODS, Method, method
-from hexad.recipe.methods.card import card, runnable
+from hexad.recipe.methods.card import card
 
 
 def methods(name: str | None, console: Console) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _json(record: Method) -> dict[str, Any]:
         "axes": record.values(),
         "functions": dict(record.functions),
         "needs": dict(record.needs),
-        "runs": not runnable(record),
+        "runs": not record.missing,
     }
 
 
@@ -52,7 +52,7 @@ def _table() -> Table:
             axes["action.denominator"],
             "yes" if assume.critic else "",
             f">= {assume.min_group_size}" if assume.min_group_size > 1 else "",
-            "not yet" if runnable(record) else "yes",
+            "not yet" if record.missing else "yes",
         )
     return shown
 

@@ -13,6 +13,7 @@ from hexad.contract.faults import UserError
 
 _FIXES = {
     errno.ENOSPC: "free some disk space; everything committed before is whole, so --resume works",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f); what is committed is whole: --resume",
     errno.EDQUOT: "raise the quota; everything committed before is whole, so --resume works",
     errno.EROFS: "choose a run folder on a writable disk",
     errno.EACCES: "choose a run folder that you may write to",

@@ -288,7 +288,8 @@ class Learner:
         policy = spread.clone()
         policy[part] = coefficients(index, self.reduction)
         success = None
-        if self.recipe.update.positive_nll is not None:
+        early = self.shared is not None and self.shared.pretraining
+        if self.recipe.update.positive_nll is not None and not early:
             success = spread.clone()
             success[part] = positive(index, work.success[part])
         value = None
@@ -296,7 +297,7 @@ class Learner:
             value, stands = spread.clone(), part & work.target.isfinite()
             reduction = Reduction(self.shared.spec.denominator)
             value[stands] = coefficients(work.index.take(stands), reduction)
-            policy = torch.zeros_like(policy) if self.shared.pretraining else policy
+            policy = torch.zeros_like(policy) if early else policy
         return Factors(policy, success, value)
 
     def _live(self, work: Work, part: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
@@ -367,7 +368,8 @@ class Learner:
         loss = (factors.policy[tokens].to(terms) * terms).sum()
         if factors.success is not None and read.raw is not None:
             own = factors.success[tokens].to(terms) * surrogate.nll(read.raw)
-            loss = loss + (update.positive_nll or 0.0) * own.sum()
+            assert update.positive_nll is not None
+            loss = loss + update.positive_nll * own.sum()
             work.statistics.local("positive_nll", surrogate.nll(read.raw)[work.success[tokens]])
         if factors.value is not None and read.hidden is not None:
             loss = loss + self._value_loss(work, read.hidden, tokens, factors.value[tokens])
@@ -418,13 +420,12 @@ class Learner:
 
     def _scale(self, work: Work, part: Tensor) -> float:
         """Factor of the learning rate: 1, or by the effective sample size of this step."""
+        if not (self.objective.ratio and self._observes_idle):
+            return 1.0  # the rows without a gradient have not been looked at
         self.ranks.sum_([work.direct])
         chosen = torch.unique(work.index.episode[part])
-        if not self.objective.ratio:
-            return 1.0
         share = effective.share(work.direct[chosen])
-        if self._observes_idle:  # else the rows without a gradient are missing from it
-            work.statistics.shared("ess", torch.tensor([share], dtype=torch.float64))
+        work.statistics.shared("ess", torch.tensor([share], dtype=torch.float64))
         spec = self.recipe.update.ess
         return 1.0 if spec is None else effective.rate_scale(share, spec.base, spec.rule)
 

@@ -63,7 +63,7 @@ class Work:
             scores,
             progress,
             length=lengths[index.episode],
-            lag=torch.where(batch.action, version - batch.version, 0).clamp(min=0),
+            lag=torch.where(batch.action, version - batch.version, 0),
             success=batch.success[batch.token_episode],
             direct=torch.zeros(len(batch.episodes), dtype=torch.float64),
             unit=unit.of(index, spec.unit) if spec.unit != "token" else None,

@@ -71,20 +71,20 @@ _TRACES = ("lambda_policy",)
 ESTIMATORS: dict[str, EstimatorRule] = {
     "none": EstimatorRule(),
     "reinforce": EstimatorRule(
-        required=("baseline",), optional=("window", "tracker", "truncation", "whiten")
+        required=("baseline", "truncation"), optional=("window", "tracker", "whiten")
     ),
-    "rloo": EstimatorRule(optional=("truncation", "whiten"), group=2),
+    "rloo": EstimatorRule(required=("truncation",), optional=("whiten",), group=2),
     "grpo": EstimatorRule(
-        required=("std", "threshold"), optional=("truncation", "whiten"), group=2
+        required=("std", "threshold", "truncation"), optional=("whiten",), group=2
     ),
-    "dr_grpo": EstimatorRule(optional=("truncation", "whiten"), group=2),
+    "dr_grpo": EstimatorRule(required=("truncation",), optional=("whiten",), group=2),
     "reinforce_pp": EstimatorRule(
         CLOCKS, ("whiten",), ("truncation", "gamma", "shaping"), episode=False
     ),
     "gigpo": EstimatorRule(
         ("turn",),
-        ("omega",),
-        ("std", "threshold", "truncation", "whiten", "gamma", "shaping"),
+        ("omega", "truncation"),
+        ("std", "threshold", "whiten", "gamma", "shaping"),
         group=2,
         states=True,
         episode=False,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hexad.recipe.axes import Axis, Recipe
-from hexad.recipe.legal import ESTIMATOR_KEYS, SURROGATE_KEYS
+from hexad.recipe.legal import ESTIMATOR_KEYS, ESTIMATORS, SURROGATE_KEYS
 from hexad.recipe.methods import Method, flatten, method
 from hexad.recipe.read import merge
 
@@ -24,8 +24,16 @@ def fill(record: Method, written: Mapping[str, Any]) -> dict[str, Any]:
     values, own = record.values(), dict(flatten(written))
     for choice, companions in COMPANIONS.items():
         if choice in own and own[choice] != values.get(choice):
-            values = {key: value for key, value in values.items() if key not in companions}
+            kept = _shared(own) if choice == "credit.estimator" else ()
+            dropped = [key for key in companions if key not in kept]
+            values = {key: value for key, value in values.items() if key not in dropped}
     return merge(_nest(values), written)
+
+
+def _shared(own: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a preset says of truncated episodes holds for every estimator that must be told."""
+    rule = ESTIMATORS.get(own["credit.estimator"])
+    return ("credit.truncation",) if rule is not None and "truncation" in rule.required else ()
 
 
 def lookup(recipe: Recipe, key: str) -> Any:

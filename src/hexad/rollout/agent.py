@@ -73,7 +73,11 @@ async def assess(plan: EpisodePlan, world: World, episode: Episode) -> Episode:
     if world.feedback is None:
         return episode
     transcript = world.chat.decode(episode.segments)
-    return await asyncio.to_thread(world.feedback.apply, plan.task, episode, transcript)
+    try:
+        return await asyncio.to_thread(world.feedback.apply, plan.task, episode, transcript)
+    except asyncio.CancelledError:
+        world.feedback.close()  # a verifier that hangs would hold its thread, and that the exit
+        raise
 
 
 def _episode(attempt: Attempt, ending: Ending, spent: _Spent) -> Episode:

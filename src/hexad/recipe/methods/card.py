@@ -10,14 +10,6 @@ from hexad.recipe.methods.record import Method
 WIDTH = 78
 
 
-def runnable(record: Method) -> str:
-    """What is missing before the method runs; the empty string if nothing is."""
-    axes = record.values()
-    if axes.get("timing.mode") == "asynchronous":
-        return "an asynchronous source"
-    return "compacted episodes" if record.name == "compactionrl" else ""
-
-
 def card(record: Method) -> str:
     """Plain text: equation, source, assumptions, axis values, functions, notes."""
     return "\n".join(_lines(record))
@@ -27,8 +19,7 @@ def page(record: Method) -> str:
     """The card as a Markdown page of the documentation."""
     axes = "\n".join(f"| `{key}` | `{value}` |" for key, value in record.values().items())
     code = "\n".join(f"| {role} | `{name}` |" for role, name in record.functions.items())
-    missing = runnable(record)
-    state = f"Does not run yet: it needs {missing}.\n\n" if missing else ""
+    state = f"Does not run yet: it needs {record.missing}.\n\n" if record.missing else ""
     return (
         f"# {record.name}: {record.title}\n\n"
         f"{state}```text\n{_wrapped(record.equation)}\n```\n\n"
@@ -47,8 +38,8 @@ def _lines(record: Method) -> Iterator[str]:
     yield _wrapped(f"source  {record.source}", hang=8)
     yield f"needs   {'; '.join(_assumptions(record))}"
     yield f"atom    {record.atom} (micro-batches never split it)"
-    if missing := runnable(record):
-        yield f"runs    not yet: needs {missing}"
+    if record.missing:
+        yield f"runs    not yet: needs {record.missing}"
     yield ""
     for key, value in record.values().items():
         yield f"    {key:<26} {value}"

@@ -27,4 +27,5 @@ COMPACTIONRL = Method(
     notes="Sampled summaries are actions, copied ones are not. UNVERIFIED: the clip, gamma, "
     "the unit of l and the critic's target; here the trace continues across a seam, "
     "which is exact, where the paper scales each segment's own estimate.",
+    missing="compacted episodes",
 )

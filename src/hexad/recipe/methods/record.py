@@ -31,7 +31,8 @@ class Method:
     that micro-batches never split: row, response, pair, episode, group or batch. ``needs`` says
     the fields of ``contract.needs.Needs`` that it sets: facts that every trained episode must have.
     ``functions`` names code as ``module:attribute``, so that this record imports without torch.
-    ``notes`` records what was decided where sources disagree.
+    ``notes`` records what was decided where sources disagree. ``missing`` names what Hexad lacks to
+    run the method as published: until then it is described and validated, and refused at the start.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Method:
     assumptions: Assumptions = Assumptions()
     needs: Mapping[str, bool] = field(default_factory=dict)
     notes: str = ""
+    missing: str = ""
 
     def values(self) -> dict[str, Any]:
         """The axis values by dotted key, for example ``{"data.group_size": 8}``."""

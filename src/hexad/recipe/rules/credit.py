@@ -20,6 +20,7 @@ _ADVICE = {
     "rho_bar": "use credit.rho_bar: 1.0, IMPALA's",
     "c_bar": "use credit.c_bar: 1.0, IMPALA's",
     "whiten": "use credit.whiten: batch",
+    "truncation": "use credit.truncation: score, or mask: there is nothing to bootstrap from",
 }
 
 
