@@ -211,7 +211,7 @@ def test_any_flipped_byte_is_noticed_or_harmless(tmp_path):
     assert noticed > len(places) / 2
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EFBIG])
 def test_full_disk_leaves_the_former_state_whole(store, monkeypatch, code):
     expected, before = store.read(), names(store.folder)
 

@@ -4,16 +4,32 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from learner_world import assign, parameters, random_episodes, recipe, tiny
+from learner_world import random_episodes, recipe, tiny
 
 from hexad.learner.assemble import assemble
+from hexad.learner.assign import Assigner
+from hexad.learner.critic import Critic
 from hexad.learner.learner import Learner
 from hexad.learner.ranks import Gloo, Single
+from hexad.recipe.axes import Recipe
+
+
+def critical(trunk):
+    """GAE with a critic that has seen nothing yet."""
+    made = recipe(
+        action={"denominator": "token"},
+        credit={"estimator": "gae", "lambda_policy": 0.9, "lambda_critic": 1.0},
+        update={"minibatches": 2},
+        system={"micro_batch_tokens": 60},
+    )
+    return Recipe.model_validate({**made.model_dump(), "critic": {"trunk": trunk}})
+
 
 SETTINGS = {
     "clip": recipe(
@@ -22,6 +38,18 @@ SETTINGS = {
         system={"micro_batch_tokens": 60},
     ),
     "single step": recipe(),
+    "episode ratio, kl, entropy": recipe(
+        action={"ratio": "episode", "combine": "mean", "denominator": "episode"},
+        update={
+            "minibatches": 2,
+            "kl": {"estimator": "k3", "placement": "loss", "coefficient": 0.1},
+            "entropy": 0.1,
+            "positive_nll": 0.1,
+            "ess": {"base": 1.0},
+        },
+        system={"micro_batch_tokens": 60},
+    ),
+    **{f"critic, {trunk}": critical(trunk) for trunk in ("own", "shared")},
     "nll": recipe(
         action={"denominator": "token"}, update={"surrogate": "nll"}, credit={"estimator": "none"}
     ),
@@ -30,11 +58,20 @@ SETTINGS = {
 
 def train(ranks, name):
     settings = SETTINGS[name]
-    learner = Learner(tiny(), settings, ranks)
+    learner, assigner = Learner(tiny(), settings, ranks), Assigner(settings)
+    critic = learner.shared
+    if settings.critic is not None and critic is None:
+        critic = Critic(tiny(), settings, ranks)
     for number in range(2):
         batch = assemble(random_episodes(number))
-        credit = assign(batch, settings)
-        report = learner.update(batch, learner.score(batch), credit, 0.0)
+        scores = learner.score(batch)
+        if critic is not None:
+            scores = replace(scores, value=critic.score(batch, assigner.wanted(batch)))
+        credit = assigner(batch, scores)
+        if isinstance(critic, Critic):
+            critic.update(batch, scores.value.value.roll(1), credit.target, 0.0)
+        report = learner.update(batch, scores, credit, 0.0)
+    learner.trained = [learner.root, *([critic.net] if critic is not None else [])]
     return learner, report
 
 
@@ -43,7 +80,9 @@ def facts(learner, report):
         "scalars": dict(report.scalars),
         "counts": [report.train_tokens, report.loss_tokens, report.forward_tokens],
         "tallies": {k: [t.count, t.sum, t.low, t.high] for k, t in report.tallies.items()},
-        "parameters": parameters(learner).tolist(),
+        "parameters": torch.cat(
+            [p.detach().reshape(-1) for net in learner.trained for p in net.parameters()]
+        ).tolist(),
     }
 
 

@@ -1,6 +1,7 @@
 """Foreign failures are retried, counted and never become a reward."""
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from hexad.contract.verdict import VerdictStatus
 from hexad.environments.protocol import Start, Step
 from hexad.feedback.judge import Feedback
 from hexad.policy.scripted import Reply
-from hexad.rollout.agent import run_episode
+from hexad.rollout.agent import assess, run_episode
 from hexad.rollout.collect import collect
 from hexad.rollout.rates import check_fault_rate, check_unscored_rate
 from hexad.rollout.world import Patience
@@ -153,6 +154,12 @@ BAD_STEPS = [
     Step(rewards=(1.0,)),
     Step(rewards=None),
     Step(tool_calls="many"),
+    Step(tool_calls=2**63),
+    Step(messages=(Message(Role.TOOL, "x", 7),)),
+    Step(rewards=(Reward(7, 1.0),)),
+    Step(rewards=(Reward("x", 10**400),)),
+    Step(ending=Ending(EndingKind.TERMINAL, True, False, b"over")),
+    Step(ending=Ending(EndingKind.TERMINAL, True, False, "\ud800")),
     Step(tool_seconds=float("nan")),
 ]
 BAD_STARTS = [
@@ -291,3 +298,33 @@ def test_a_faulted_episode_has_no_reward_even_without_a_verifier():
 
     episode = run(toy_world(SCRIPT, kind=Generous, feedback=None, retries=0))
     assert episode.faulted and episode.costs.turns == 2 and episode.rewards == ()
+
+
+def test_a_cancelled_judgement_ends_its_verifier():
+    """Else a verifier that hangs holds its thread, and the thread holds the exit."""
+    ended = threading.Event()
+
+    class Hanging:
+        digest = "hanging"
+
+        def apply(self, task, episode, transcript):
+            assert ended.wait(20), "nobody ended the verifier"
+            return episode
+
+        def close(self):
+            ended.set()
+
+    world = toy_world([say("ab")] * 9)
+    episode = run(world)
+
+    async def cancel():
+        judged = replace(world, feedback=Hanging())
+        judging = asyncio.create_task(assess(toy_plans()[0], judged, episode))
+        await asyncio.sleep(0.05)
+        judging.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await judging
+
+    started = time.monotonic()
+    asyncio.run(cancel())  # waits for the thread
+    assert ended.is_set() and time.monotonic() - started < 15

@@ -142,7 +142,8 @@ class Critic:
         if not (torch.isfinite(total).all() and torch.isfinite(norm)):
             raise NonFiniteUpdate(
                 f"critic step {self.steps} (batch {self.batches}): loss {float(total):g}, gradient "
-                f"norm {float(norm):g}; the critic was not stepped"
+                f"norm {float(norm):g}; the critic was not stepped: "
+                "lower critic.optimizer.lr, or set its clip_norm"
             )
         rate = self.stepper.step(norm, progress)
         work.steps += 1

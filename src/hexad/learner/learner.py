@@ -267,7 +267,8 @@ class Learner:
         if not (torch.isfinite(totals).all() and torch.isfinite(norm)):
             raise NonFiniteUpdate(
                 f"optimiser step {self.steps} (batch {self.version}): loss {loss:g}, gradient norm "
-                f"{float(norm):g}; the weights were not stepped"
+                f"{float(norm):g}; the weights were not stepped: "
+                "lower update.optimizer.lr, or set its clip_norm"
             )
         limit = self.recipe.update.target_kl
         self._count(work, part, lively, len(rows) - int(live.sum()))
