@@ -53,7 +53,8 @@ def command(method: str, seed: int, model: str, folder: Path) -> list[str]:
 def whole(folder: Path) -> bool:
     """Whether the run ended: its hidden tasks were used at the start and at the end."""
     path = folder / "evaluation.jsonl"
-    return path.exists() and len(path.read_text().splitlines()) >= 2
+    rows = path.read_text().splitlines() if path.exists() else []
+    return sum(json.loads(row)["split"] == "hidden" for row in rows) >= 2
 
 
 def run(job: tuple[str, int, str, Path]) -> str:

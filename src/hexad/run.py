@@ -17,33 +17,25 @@ from hexad.contract.events import Event, Sink, WorkLost, ignore
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
-from hexad.environments.guard import opened, require_undoable
-from hexad.environments.registry import Origin
 from hexad.evidence import journal, losses
 from hexad.evidence.evaluate import Question
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
 from hexad.evidence.ledger import Ledger
-from hexad.feedback.judge import Feedback
-from hexad.feedback.mapping import mapping
-from hexad.feedback.overlong import Overlong
-from hexad.feedback.protocol import RewardMapping
-from hexad.feedback.registry import evaluation_verifier, verifier
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.learner import Learner
 from hexad.learner.ranks import Ranks, Single, from_environment
 from hexad.learner.registry import Registry
 from hexad.loop import INTERRUPTED, Evaluator, Loop, Parts
-from hexad.policy.load import load_policy
 from hexad.policy.local import LocalEngine
-from hexad.policy.policy import Policy
 from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import write
 from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
-from hexad.rollout.world import PolicyIdentity, World
+from hexad.rollout.build import Lineage, independent, policy_of, world_of
+from hexad.rollout.world import World
 from hexad.schedule.source import Source
 from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource
 from hexad.schedule.synchronous import SynchronousSource
@@ -136,7 +128,7 @@ def evaluate(
         raise UserError(f"the split {split} has no count", where=f"task.{split}", fix=fix)
     model = recipe.policy.model_copy(update={"model": str(found.policy)})
     recipe = recipe.model_copy(update={"policy": model})
-    policy = _policy(recipe)
+    policy = policy_of(recipe)
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
     asyncio.run(engine.publish(None, found.step))
     lineage = policy.lineage()
@@ -144,8 +136,8 @@ def evaluate(
     rows = recipe.system.engine_rows
     with ExitStack() as held:
         held.callback(lambda: asyncio.run(engine.close()))
-        world = _world(recipe, policy, engine, lambda version: lineage, held)
-        evaluate_world(question, _independent(world, recipe, held), folder=run_dir, rows=rows)
+        world = world_of(recipe, policy, engine, lambda version: lineage, held)
+        evaluate_world(question, independent(world, recipe, held), folder=run_dir, rows=rows)
     return journal.rows(run_dir / journal.EVALUATIONS)[-1]
 
 
@@ -166,7 +158,7 @@ def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: E
     _require_runnable(recipe)
     if recipe.system.threads is not None:
         torch.set_num_threads(recipe.system.threads)
-    policy = _policy(recipe)
+    policy = policy_of(recipe)
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
     learner = Learner(policy, recipe, ranks, engine.lease())
     critic: Critic | SharedCritic | None = learner.shared
@@ -174,7 +166,7 @@ def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: E
         critic = Critic(policy, recipe, ranks)
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
     sink = _both(ledger, watcher)
-    world = _world(recipe, policy, engine, lineage.of, held)
+    world = world_of(recipe, policy, engine, lineage.of, held)
     first = ranks.rank == 0
     source = _source(recipe, world, sink) if first else None
     if source is not None:
@@ -195,7 +187,7 @@ def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: E
             logs=(*ledger.logs, run_dir / journal.EVALUATIONS) if first else (),
             source=source,
             store=Store(run_dir / "episodes") if first and online else None,
-            evaluate=_evaluator(recipe, _independent(world, recipe, held), run_dir, sink)
+            evaluate=_evaluator(recipe, independent(world, recipe, held), run_dir, sink)
             if first
             else None,
             sink=sink if first else ignore,
@@ -219,29 +211,6 @@ class Elsewhere:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Nothing to restore here."""
-
-
-@dataclass(slots=True)
-class Lineage:
-    """The run's own history: policy version -> digest of the weights it stood for."""
-
-    digests: dict[int, str]
-
-    def __init__(self) -> None:
-        self.digests = {}
-
-    def of(self, version: int) -> str:
-        """The digest of ``version``; ``KeyError`` for one that this run never published."""
-        return self.digests[version]
-
-    def state(self) -> dict[str, Any]:
-        """As JSON: keys are text."""
-        return {str(version): digest for version, digest in self.digests.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Versions after the checkpoint no longer exist."""
-        self.digests.clear()
-        self.digests.update({int(version): digest for version, digest in state.items()})
 
 
 def _train_one(recipe: Recipe, folder: Path, order: Order, gate: Gate | None = None) -> str:
@@ -335,80 +304,6 @@ def _require_runnable(recipe: Recipe) -> None:
             where="timing.mode" if overlaps else f"method: {recipe.method}",
             fix="choose a method that `hexad methods` marks as running, such as ppo",
         )
-
-
-def _policy(recipe: Recipe) -> Policy:
-    dtype = getattr(torch, recipe.system.dtype)
-    policy = load_policy(recipe.policy.model, seed=recipe.run.seed, dtype=dtype)
-    for name, weights in policy.model.state_dict().items():
-        if weights.is_floating_point() and not bool(weights.isfinite().all()):
-            raise UserError(
-                f"the weights {name} of {recipe.policy.model} hold NaN or infinity",
-                where="policy.model",
-                fix="use another model, or a checkpoint from before the training diverged",
-            )
-    policy.model.to(recipe.system.device)
-    return policy
-
-
-def _origin(recipe: Recipe) -> Origin:
-    task = recipe.task
-    options = {str(split): getattr(task, str(split)).options for split in Split}
-    return Origin(task.environment, task.options, options, recipe.system.tool_workers)
-
-
-def _world(
-    recipe: Recipe,
-    policy: Policy,
-    engine: LocalEngine,
-    lineage: Callable[[int], str],
-    held: ExitStack,
-) -> World:
-    tasks = held.enter_context(opened(_origin(recipe).make()))
-    if recipe.data.regime == "online":
-        require_undoable(tasks)
-    if recipe.task.limits.context_tokens > policy.max_context:
-        raise UserError(
-            f"contexts of {recipe.task.limits.context_tokens} tokens do not fit "
-            f"{policy.name}, which has {policy.max_context} positions",
-            where="task.limits.context_tokens",
-            fix=f"lower it to at most {policy.max_context}",
-        )
-    feedback = None
-    if recipe.feedback.source == "verifier":
-        judge = verifier(recipe.feedback.verifier, tasks, _origin(recipe))
-        feedback = Feedback(judge, _mapping(recipe))
-        held.callback(feedback.close)
-    chat = policy.chat(tasks.tools)
-    identity = PolicyIdentity(
-        policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
-    )
-    return World(
-        engine=engine,
-        chat=chat,
-        family=tasks,
-        policy=identity,
-        stop_ids=policy.stop_ids,
-        lineage=lineage,
-        feedback=feedback,
-        sampling=policy.behaviour(recipe.policy.sampling.build(), chat),
-        limits=recipe.task.limits,
-        retries=recipe.data.retries,
-    )
-
-
-def _independent(world: World, recipe: Recipe, held: ExitStack) -> World:
-    """The world of an evaluation: a verifier object that training never sees."""
-    judge = evaluation_verifier(world.family, recipe.feedback.verifier, _origin(recipe))
-    feedback = Feedback(judge, mapping(recipe.feedback.mapping))
-    held.callback(feedback.close)
-    return replace(world, feedback=feedback)
-
-
-def _mapping(recipe: Recipe) -> RewardMapping:
-    """What training makes of a verdict; an evaluation never charges for length."""
-    made, overlong = mapping(recipe.feedback.mapping), recipe.feedback.overlong
-    return made if overlong is None else Overlong(made, overlong.limit, overlong.cache)
 
 
 def _source(recipe: Recipe, world: World, sink: Sink) -> Source:

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from hexad.learner.optimizer import Stepper, learning_rate
-from hexad.recipe.axes import OptimizerSpec
+from hexad.recipe.update_axis import OptimizerSpec
 
 
 def spec(**options):

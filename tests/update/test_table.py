@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hexad.recipe import legal
-from hexad.recipe.axes import CorrectionSpec, KLSpec
+from hexad.recipe.update_axis import CorrectionSpec, KLSpec
 from hexad.update import kl, surrogate
 from hexad.update.table import CORRECTIONS, KEYS, SURROGATES, Stack, conflicts
 

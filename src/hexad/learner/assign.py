@@ -27,7 +27,8 @@ from hexad.learner.baselines import Memory, memory
 from hexad.learner.batch import Batch, Credit, Scores
 from hexad.learner.rewards import rewards_of
 from hexad.recipe import legal
-from hexad.recipe.axes import CreditSpec, Recipe
+from hexad.recipe.axes import Recipe
+from hexad.recipe.credit_axis import CreditSpec
 from hexad.update import ratio
 
 Episodic = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -10,7 +10,7 @@ from torch import Tensor
 from hexad.credit.prompt_mean import PromptMean
 from hexad.credit.tracker import BetaTracker, Forgetting
 from hexad.learner.batch import Batch, Scores
-from hexad.recipe.axes import CreditSpec
+from hexad.recipe.credit_axis import CreditSpec
 
 
 class Memory(Protocol):

@@ -19,7 +19,8 @@ from hexad.learner.ranks import Ranks, Single
 from hexad.learner.report import NonFiniteUpdate, Statistics
 from hexad.learner.value_head import Head, HLGauss, Regression
 from hexad.policy.policy import weights_digest
-from hexad.recipe.axes import CriticSpec, Recipe
+from hexad.recipe.axes import Recipe
+from hexad.recipe.update_axis import CriticSpec
 from hexad.update.reduce import Reduction, coefficients
 
 if TYPE_CHECKING:

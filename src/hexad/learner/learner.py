@@ -22,7 +22,8 @@ from hexad.learner.root import NOTHING_MORE, Read, Root, Wants
 from hexad.learner.work import Work
 from hexad.policy.engine import Weights
 from hexad.policy.transforms import require_replayable
-from hexad.recipe.axes import KLSpec, Recipe
+from hexad.recipe.axes import Recipe
+from hexad.recipe.update_axis import KLSpec
 from hexad.update import effective, kl, ratio, surrogate
 from hexad.update.adaptive import AdaptiveCoefficient
 from hexad.update.positive import positive

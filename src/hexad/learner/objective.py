@@ -11,7 +11,8 @@ from torch import Tensor
 from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch, Scores
 from hexad.recipe import legal
-from hexad.recipe.axes import CorrectionSpec, Recipe
+from hexad.recipe.axes import Recipe
+from hexad.recipe.update_axis import CorrectionSpec
 from hexad.update import correction, kl, ratio, unit
 from hexad.update.reduce import Index
 from hexad.update.shares import shares

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hexad.recipe.axes import OptimizerSpec
+from hexad.recipe.update_axis import OptimizerSpec
 
 _HALF = (torch.bfloat16, torch.float16)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hexad.recipe.axes import Axis, Recipe
+from hexad.recipe.axes import Recipe
+from hexad.recipe.axis import Axis
 from hexad.recipe.legal import ESTIMATOR_KEYS, ESTIMATORS, SURROGATE_KEYS
 from hexad.recipe.methods import Method, flatten, method
 from hexad.recipe.read import merge

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hexad.recipe.axes import Axis, Fraction, Recipe
+from hexad.recipe.axes import Recipe
+from hexad.recipe.axis import Axis, Fraction
 
 PREVIOUS = "previous"
 """Value of ``policy.model`` that stands for the policy the stage before ended with."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hexad.recipe import legal
-from hexad.recipe.axes import CreditSpec, CriticSpec, Recipe
+from hexad.recipe.axes import Recipe
+from hexad.recipe.credit_axis import CreditSpec
 from hexad.recipe.legal import ESTIMATOR_KEYS, ESTIMATORS
 from hexad.recipe.problem import Problem
+from hexad.recipe.update_axis import CriticSpec
 
 _ADVICE = {
     "baseline": "use credit.baseline: batch, or none",

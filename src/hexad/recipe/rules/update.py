@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hexad.recipe import legal
-from hexad.recipe.axes import KLSpec, Recipe, UpdateSpec
+from hexad.recipe.axes import Recipe
 from hexad.recipe.legal import SURROGATE_KEYS, SURROGATES
 from hexad.recipe.problem import Problem
+from hexad.recipe.update_axis import KLSpec, UpdateSpec
 
 _ADVICE = {
     "clip": "use 0.2, PPO's; 3e-4 and 4e-4 (GSPO) with a mean ratio of episodes",

@@ -1,0 +1,124 @@
+"""From a resolved recipe to a policy and a world to play in, in the trainer and in its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from hexad.contract.faults import UserError
+from hexad.contract.task import Split
+from hexad.environments.guard import opened, require_undoable
+from hexad.environments.registry import Origin
+from hexad.feedback.judge import Feedback
+from hexad.feedback.mapping import mapping
+from hexad.feedback.overlong import Overlong
+from hexad.feedback.protocol import RewardMapping
+from hexad.feedback.registry import evaluation_verifier, verifier
+from hexad.policy.engine import Engine
+from hexad.policy.load import load_policy
+from hexad.policy.policy import Policy
+from hexad.recipe.axes import Recipe
+from hexad.rollout.world import PolicyIdentity, World
+
+
+@dataclass(slots=True)
+class Lineage:
+    """The run's own history: policy version -> digest of the weights it stood for."""
+
+    digests: dict[int, str]
+
+    def __init__(self) -> None:
+        self.digests = {}
+
+    def of(self, version: int) -> str:
+        """The digest of ``version``; ``KeyError`` for one that this run never published."""
+        return self.digests[version]
+
+    def state(self) -> dict[str, Any]:
+        """As JSON: keys are text."""
+        return {str(version): digest for version, digest in self.digests.items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Versions after the checkpoint no longer exist."""
+        self.digests.clear()
+        self.digests.update({int(version): digest for version, digest in state.items()})
+
+
+def policy_of(recipe: Recipe) -> Policy:
+    """The policy that the recipe starts with, on its device. Raises ``UserError`` for bad weights."""
+    dtype = getattr(torch, recipe.system.dtype)
+    policy = load_policy(recipe.policy.model, seed=recipe.run.seed, dtype=dtype)
+    for name, weights in policy.model.state_dict().items():
+        if weights.is_floating_point() and not bool(weights.isfinite().all()):
+            raise UserError(
+                f"the weights {name} of {recipe.policy.model} hold NaN or infinity",
+                where="policy.model",
+                fix="use another model, or a checkpoint from before the training diverged",
+            )
+    policy.model.to(recipe.system.device)
+    return policy
+
+
+def world_of(
+    recipe: Recipe,
+    policy: Policy,
+    engine: Engine,
+    lineage: Callable[[int], str],
+    held: ExitStack,
+) -> World:
+    """The world of training episodes; ``held`` gets what must be released."""
+    tasks = held.enter_context(opened(_origin(recipe).make()))
+    if recipe.data.regime == "online":
+        require_undoable(tasks)
+    if recipe.task.limits.context_tokens > policy.max_context:
+        raise UserError(
+            f"contexts of {recipe.task.limits.context_tokens} tokens do not fit "
+            f"{policy.name}, which has {policy.max_context} positions",
+            where="task.limits.context_tokens",
+            fix=f"lower it to at most {policy.max_context}",
+        )
+    feedback = None
+    if recipe.feedback.source == "verifier":
+        judge = verifier(recipe.feedback.verifier, tasks, _origin(recipe))
+        feedback = Feedback(judge, _mapping(recipe))
+        held.callback(feedback.close)
+    chat = policy.chat(tasks.tools)
+    identity = PolicyIdentity(
+        policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
+    )
+    return World(
+        engine=engine,
+        chat=chat,
+        family=tasks,
+        policy=identity,
+        stop_ids=policy.stop_ids,
+        lineage=lineage,
+        feedback=feedback,
+        sampling=policy.behaviour(recipe.policy.sampling.build(), chat),
+        limits=recipe.task.limits,
+        retries=recipe.data.retries,
+    )
+
+
+def independent(world: World, recipe: Recipe, held: ExitStack) -> World:
+    """The world of an evaluation: a verifier object that training never sees."""
+    judge = evaluation_verifier(world.family, recipe.feedback.verifier, _origin(recipe))
+    feedback = Feedback(judge, mapping(recipe.feedback.mapping))
+    held.callback(feedback.close)
+    return replace(world, feedback=feedback)
+
+
+def _origin(recipe: Recipe) -> Origin:
+    task = recipe.task
+    options = {str(split): getattr(task, str(split)).options for split in Split}
+    return Origin(task.environment, task.options, options, recipe.system.tool_workers)
+
+
+def _mapping(recipe: Recipe) -> RewardMapping:
+    """What training makes of a verdict; an evaluation never charges for length."""
+    made, overlong = mapping(recipe.feedback.mapping), recipe.feedback.overlong
+    return made if overlong is None else Overlong(made, overlong.limit, overlong.cache)
