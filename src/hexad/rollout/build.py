@@ -49,7 +49,7 @@ class Lineage:
 
 
 def policy_of(recipe: Recipe) -> Policy:
-    """The policy that the recipe starts with, on its device. Raises ``UserError`` for bad weights."""
+    """The policy that the recipe starts with. Raises ``UserError`` for weights not finite."""
     dtype = getattr(torch, recipe.system.dtype)
     policy = load_policy(recipe.policy.model, seed=recipe.run.seed, dtype=dtype)
     for name, weights in policy.model.state_dict().items():
