@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,8 +145,7 @@ class Loop:
             self.emit(dropped)
         episodes = self._admit(version, harvest.episodes)
         if episodes:
-            decided = (*harvest.episodes, *(episode for episode, _ in harvest.dropped))
-            self._learn(version, decided, episodes, harvest.greedy)
+            self._learn(version, harvest, episodes)
         elif not harvest.exhausted:
             raise ContractViolation(
                 f"batch {version}: admission refused all {len(harvest.episodes)} episodes; "
@@ -163,24 +162,19 @@ class Loop:
             parts.ledger.commit(version)
         self._housekeeping()
 
-    def _learn(
-        self,
-        version: int,
-        harvested: tuple[Episode, ...],
-        episodes: tuple[Episode, ...],
-        greedy: Mapping[str, float],
-    ) -> None:
+    def _learn(self, version: int, harvest: Harvest, episodes: tuple[Episode, ...]) -> None:
         parts = self.parts
         learner, critic = parts.learner, parts.critic
-        batch = assemble(episodes, parts.recipe.feedback.weights)
+        batch = assemble(episodes, parts.recipe.feedback.weights, harvest.ages)
         pretrain = critic is not None and critic.pretraining
         with self._timed(version, "score"):
             scores = learner.score(batch)
             if critic is not None:
                 scores = self._valued(batch, scores)
         penalty = learner.penalty(batch, scores)
-        credit = self.assigner(batch, scores, penalty, greedy=greedy, pretrain=pretrain)
-        self._judge_groups(version, harvested, batch, credit)
+        credit = self.assigner(batch, scores, penalty, greedy=harvest.greedy, pretrain=pretrain)
+        decided = (*harvest.episodes, *(episode for episode, _ in harvest.dropped))
+        self._judge_groups(version, decided, batch, credit)
         progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
         if critic is not None:
             credit = self._criticise(batch, scores, credit, (progress, penalty))
@@ -235,12 +229,14 @@ class Loop:
         payload = None
         if parts.source is not None:
             harvest = parts.source.next(version)
-            head = json.dumps([harvest.exhausted, dict(harvest.greedy)]).encode()
+            facts = [harvest.exhausted, dict(harvest.greedy), dict(harvest.ages)]
+            head = json.dumps(facts).encode()
             payload = len(head).to_bytes(8, "big") + head + to_ipc(harvest.episodes)
         received = parts.ranks.broadcast_bytes(payload)
         edge = 8 + int.from_bytes(received[:8], "big")
-        exhausted, greedy = json.loads(received[8:edge])
-        mine = Harvest(tuple(from_ipc(received[edge:])), exhausted, greedy=greedy)
+        exhausted, greedy, ages = json.loads(received[8:edge])
+        episodes = tuple(from_ipc(received[edge:]))
+        mine = Harvest(episodes, exhausted, greedy=greedy, ages=ages)
         return mine if parts.source is None else replace(harvest, episodes=mine.episodes)
 
     def _admit(self, version: int, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:

@@ -10,6 +10,7 @@ from fixtures.episodes import BAD, BAD_TOGETHER, CUT, CUTTING, DEMONSTRATION, GO
 from hexad.contract.admission import Needs, Reason, admit, admit_group
 from hexad.contract.arrow import to_ipc
 from hexad.contract.ending import Ending, EndingKind
+from hexad.contract.lag import lag, oldest_version
 from hexad.contract.verdict import VerdictStatus
 
 
@@ -61,8 +62,8 @@ invalid_support invalid_weight length_mismatch logprob_off_action mask_mismatch 
 missing_logprob missing_support missing_version mixed_provenance mixed_tasks no_final_observation
 nonfinite_logprob nonfinite_reward not_closed orphan_version outside_support positive_logprob
 reward_owner schema span_table stale_version stray_support unequal_initial_state unpinned_digest
-unrecorded_version unreplayable_segment unscored user_cancel version_off_action weight_off_action
-wrong_split
+unrecorded_version unreplayable_segment unsampled_version unscored user_cancel version_off_action
+weight_off_action wrong_split
 """
 
 
@@ -186,7 +187,7 @@ def rollout(*versions):
 @pytest.mark.parametrize(
     ("limit", "kept"), [(3, "R1 R2 R3 R4"), (2, "R2 R3 R4"), (1, "R4"), (0, "R4")]
 )
-def test_lag_is_learner_minus_oldest_trained_token(limit, kept):
+def test_lag_is_learner_minus_oldest_version(limit, kept):
     # O14, learner at version 3.
     rollouts = {
         "R1": rollout(0, 0, 0),
@@ -200,12 +201,71 @@ def test_lag_is_learner_minus_oldest_trained_token(limit, kept):
     assert {tuple(why) for why in found.values() if why} <= {(Reason.STALE_VERSION,)}
 
 
-def test_untrained_tokens_do_not_age_an_episode():
-    old = rollout(0, 3, 3)
-    needs = Needs(max_lag=0, learner_version=3, lineage=VERSIONS)
-    assert reasons(admit(old, needs)) == [Reason.STALE_VERSION]
-    part = replace(old.segments[0], weight=[0.0, 0.0, 1.0, 1.0])
-    assert admit(replace(old, segments=(part,)), needs) == []
+def weighed(made, *weights):
+    """``made`` with these weights on its one segment, the prompt's token included."""
+    return replace(made, segments=(replace(made.segments[0], weight=weights),))
+
+
+@pytest.mark.parametrize(
+    ("weights", "age"),
+    [
+        ((0.0, 1.0, 1.0, 1.0), 3),
+        ((0.0, 0.0, 0.0, 1.0), 3),  # untrained, but in the context of what is trained
+        ((0.0, 1.0, 0.0, 0.0), 3),
+        ((0.0, 0.0, 0.0, 0.0), None),
+    ],
+)
+def test_what_conditioned_a_trained_token_ages_it(weights, age):
+    made = weighed(rollout(0, 2, 3), *weights)
+    assert lag(made, 3) == age
+    needs = Needs(max_lag=2, learner_version=3, lineage=VERSIONS)
+    assert reasons(admit(made, needs)) == ([] if age is None else [Reason.STALE_VERSION])
+    assert admit(made, replace(needs, max_lag=3)) == []  # the boundary is accepted
+
+
+def chain(*parts):
+    """An episode of one segment a ``(versions, trained)``, in order."""
+    segments = []
+    for number, (versions, trained) in enumerate(parts):
+        base = rollout(*versions).segments[0]
+        weight = [0.0] + [float(trained)] * len(versions)
+        parent = {"parent": number - 1, "origin": "summary"} if number else {}
+        segments.append(replace(base, weight=weight, **parent))
+    known = sorted({v for versions, _ in parts for v in versions})
+    made = provenance(versions=tuple((v, VERSIONS[v]) for v in known))
+    return episode(segments=tuple(segments), provenance=made)
+
+
+def test_an_earlier_context_ages_and_a_later_one_does_not():
+    assert oldest_version(chain(((1,), False), ((2, 3), True))) == 1
+    assert oldest_version(chain(((2, 3), True), ((1,), False))) == 2  # say, another agent's
+    assert oldest_version(chain(((1, 1), False), ((3,), False))) is None
+
+
+def test_a_torn_segment_says_nothing_of_versions():
+    first, second = chain(((1,), True), ((2,), True)).segments
+    torn = replace(second, version=second.version[:-1])
+    known = tuple((v, VERSIONS[v]) for v in (1, 2))
+    made = episode(segments=(first, torn), provenance=provenance(versions=known))
+    assert reasons(admit(made, Needs(max_lag=3, learner_version=3))) == [Reason.LENGTH_MISMATCH]
+
+
+def test_exchanged_version_tags_are_refused():
+    needs = Needs(max_lag=3, learner_version=3, lineage=VERSIONS)
+    old, new = rollout(1, 1), rollout(3, 3)
+    swapped = [
+        replace(old, provenance=new.provenance),
+        replace(new, provenance=old.provenance),
+        replace(rollout(2, 2), provenance=rollout(1, 2).provenance),  # the 1 was overwritten
+    ]
+    both = [Reason.UNRECORDED_VERSION, Reason.UNSAMPLED_VERSION]
+    assert [reasons(admit(e, needs)) for e in swapped] == [both, both, [both[1]]]
+    turned = replace(rollout(1, 3).segments[0], version=[-1, 3, 1])
+    found = admit(replace(rollout(1, 3), segments=(turned,)), needs)
+    assert reasons(found) == [Reason.DECREASING_VERSION]
+    crossed = provenance(versions=((1, "w3"), (3, "w1")))
+    found = admit(replace(rollout(1, 3), provenance=crossed), needs)
+    assert reasons(found) == [Reason.ORPHAN_VERSION] * 2
 
 
 def test_stale_violation_tells_the_lag():

@@ -44,6 +44,14 @@ def test_weights_multiply_named_components_and_others_weigh_one():
     assert assemble([episode("a", [ROW], reward=2.0)]).score.tolist() == [2.0]
 
 
+def test_ages_belong_to_episodes_and_are_unknown_by_default():
+    pair = [episode("a", [ROW, ROW]), episode("b", [ROW])]
+    age = assemble(pair, ages={"b": 2.5, "other": 9.0}).age
+    assert age.dtype == torch.float64 and age.isnan().tolist() == [True, False]
+    assert age[1] == 2.5
+    assert assemble(pair).age.isnan().all()
+
+
 def test_nothing_to_assemble_raises():
     with pytest.raises(ContractViolation, match="no token"):
         assemble([])

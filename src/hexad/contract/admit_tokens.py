@@ -9,6 +9,7 @@ import numpy as np
 
 from hexad.contract.arrays import Bools
 from hexad.contract.episode import Actor, Episode
+from hexad.contract.lag import oldest_version
 from hexad.contract.needs import Needs
 from hexad.contract.reasons import Reason, Violation
 from hexad.contract.segment import ACTION_SPANS, NO_VERSION, Segment
@@ -41,13 +42,13 @@ def segment_rules(index: int, segment: Segment, actor: Actor, needs: Needs) -> I
 
 def version_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
     """Rules on the policy versions of all tokens of an episode, over its whole segments."""
-    sampled, trained = set[int](), set[int]()
+    sampled, whole = set[int](), True
     for segment in episode.segments:
-        if not len(segment.version) == len(segment.action) == len(segment.weight):
+        if len(segment.version) != len(segment.action):
+            whole = False
             continue
         known = segment.action & (segment.version > NO_VERSION)
         sampled |= set(segment.version[known].tolist())
-        trained |= set(segment.version[known & (segment.weight > 0)].tolist())
     if episode.actor is not Actor.POLICY or not sampled:
         return
     recorded = episode.provenance.lineage()
@@ -55,23 +56,25 @@ def version_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
         yield Violation(
             Reason.UNRECORDED_VERSION, "provenance.versions", f"version {version} has no digest"
         )
+    for version in sorted(recorded.keys() - sampled) if whole else ():
+        yield Violation(
+            Reason.UNSAMPLED_VERSION, "provenance.versions", f"version {version} sampled no token"
+        )
     if needs.max_lag is not None:
-        yield from _lag_rules(sampled, trained, needs, needs.max_lag)
+        if max(sampled) > needs.learner_version:
+            detail = f"version {max(sampled)} sampled, learner at {needs.learner_version}"
+            yield Violation(Reason.FUTURE_VERSION, "segments.version", detail)
+        yield from _lag_rules(episode, needs.learner_version, needs.max_lag)
     if needs.lineage is not None:
         yield from _orphan_rules(sampled, recorded, needs.lineage)
 
 
-def _lag_rules(
-    sampled: set[int], trained: set[int], needs: Needs, max_lag: int
-) -> Iterator[Violation]:
-    learner = needs.learner_version
-    if max(sampled) > learner:
-        detail = f"version {max(sampled)} sampled, learner at {learner}"
-        yield Violation(Reason.FUTURE_VERSION, "segments.version", detail)
-    if trained and learner - min(trained) > max_lag:
-        lag = learner - min(trained)
+def _lag_rules(episode: Episode, learner: int, limit: int) -> Iterator[Violation]:
+    oldest = oldest_version(episode)
+    if oldest is not None and learner - oldest > limit:
         detail = (
-            f"lag {lag} of version {min(trained)} at learner version {learner}, limit {max_lag}"
+            f"lag {learner - oldest} of version {oldest} at learner version {learner}, "
+            f"limit {limit}"
         )
         yield Violation(Reason.STALE_VERSION, "segments.version", detail)
 

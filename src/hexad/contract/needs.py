@@ -17,10 +17,11 @@ class Needs:
     ``final_observation``: truncated episodes bootstrap, so they must store what came last, within
     the ``positions`` of the model. A turn that was cut before one of the ``stop_ids`` was answered
     by nothing: there the state is what was sampled.
-    ``max_lag``: largest ``learner_version`` minus the oldest version of a trained token; ``None``
-    for no limit. ``lineage``: policy version -> digest of the weights that this learner had then;
-    ``None`` skips the test. ``expected``: provenance part -> digest that the learner works with;
-    parts not named are not compared. ``splits``: the splits whose tasks may be trained on.
+    ``max_lag``: largest ``learner_version`` minus the oldest version that sampled anything before
+    the last trained token; ``None`` for no limit. ``lineage``: policy version -> digest of the
+    weights that this learner had then; ``None`` skips the test. ``expected``: provenance part ->
+    digest that the learner works with; parts not named are not compared. ``splits``: the splits
+    whose tasks may be trained on.
     ``support``: whether the behaviour distribution cuts the vocabulary, so that sampled tokens
     must name their sets (true) or must not (false); ``None`` skips the test.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,16 +16,21 @@ from hexad.contract.support import Support
 from hexad.learner.batch import Batch
 
 
-def assemble(episodes: Sequence[Episode], weights: Mapping[str, float] | None = None) -> Batch:
+def assemble(
+    episodes: Sequence[Episode],
+    weights: Mapping[str, float] | None = None,
+    ages: Mapping[str, float] | None = None,
+) -> Batch:
     """Pack ``episodes`` flat, one row a segment, in the order given.
 
     ``weights`` maps a reward component to its weight in the score; a component that is not named
     weighs 1. The score is ``sum weight * value`` over the raw components, NaN where the episode is
-    not scored or has no component. Groups are numbered by first appearance of their carried id.
-    Raises ``ContractViolation`` if there is no token at all.
+    not scored or has no component. ``ages`` are seconds in a queue by episode id, NaN where none is
+    given. Groups are numbered by first appearance of their carried id. Raises
+    ``ContractViolation`` if there is no token at all.
     """
     rows = [(number, segment) for number, e in enumerate(episodes) for segment in e.segments]
-    segments = [segment for _, segment in rows]
+    segments, ages = [segment for _, segment in rows], ages or {}
     if not any(len(segment) for segment in segments):
         raise ContractViolation(f"{len(episodes)} episodes hold no token: nothing to assemble")
     lengths = [len(segment) for segment in segments]
@@ -49,6 +55,7 @@ def assemble(episodes: Sequence[Episode], weights: Mapping[str, float] | None = 
         scored=torch.tensor(scored, dtype=torch.bool),
         score=torch.tensor([e.score(weights or {}) for e in episodes], dtype=torch.float64),
         success=torch.tensor([_success(e) for e in episodes], dtype=torch.bool),
+        age=torch.tensor([ages.get(e.episode_id, math.nan) for e in episodes], dtype=torch.float64),
         episodes=tuple(episodes),
         support_ids=None if support is None else torch.tensor(support.ids),
         support_edges=None if support is None else torch.tensor(support.offsets),

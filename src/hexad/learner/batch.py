@@ -30,6 +30,7 @@ class Batch:
     scored         bool  [E]   judged, and not faulted
     score          float64 [E] sum of the mapped raw components; NaN where not scored
     success        bool  [E]   verdict is correct
+    age            float64 [E] seconds between its end and its batch; NaN where unknown
     support_ids    int32 [S]   the set of every token, one after the other; ``None`` where sampling
                                never cut the vocabulary
     support_edges  int64 [T + 1] where each token's set begins; it is empty off actions
@@ -53,6 +54,7 @@ class Batch:
     scored: torch.Tensor
     score: torch.Tensor
     success: torch.Tensor
+    age: torch.Tensor
     episodes: tuple[Episode, ...]
     support_ids: torch.Tensor | None = None
     support_edges: torch.Tensor | None = None

@@ -16,7 +16,9 @@ class Harvest:
 
     ``dropped`` are others that will never be trained on, with the reason; ``sampled`` are all that
     were sampled for this batch, where these are not simply the batch. ``greedy`` holds the score of
-    an auxiliary greedy rollout by group id, NaN where it was not scored.
+    an auxiliary greedy rollout by group id, NaN where it was not scored. ``ages`` says how long
+    each of ``episodes`` waited after its end, in seconds by episode id; one that is not named did
+    not wait in a queue, or nobody knows.
     """
 
     episodes: tuple[Episode, ...]
@@ -24,6 +26,7 @@ class Harvest:
     dropped: tuple[tuple[Episode, str], ...] = ()
     sampled: tuple[Episode, ...] | None = None
     greedy: Mapping[str, float] = field(default_factory=dict)
+    ages: Mapping[str, float] = field(default_factory=dict)
 
 
 class Source(Protocol):
