@@ -44,6 +44,9 @@ class Cuts:
             return
         grammar = sampling.grammar
         matcher = self._grammars.matcher(grammar, request.stop_ids) if grammar else None
+        if matcher is not None:
+            for token in request.ids[len(request.ids) - request.begun :].tolist():
+                matcher.accept(token)
         self._lanes[lane] = Cut(sampling, matcher)
 
     def advance(self, lanes: Index, last: Index) -> dict[int, str]:

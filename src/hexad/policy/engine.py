@@ -66,6 +66,8 @@ class Request:
     stop_ids: tuple[int, ...]
     session: str | None = None
     trained: bool = True
+    begun: int = 0
+    """The last ``begun`` of ``ids`` are the beginning of the turn that goes on (after a pause)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, replace
+from typing import overload
 
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Actor, Costs, Episode, Times
 from hexad.contract.faults import EnvironmentFault, Fault, FaultRecord, ToolFault
 from hexad.rollout.attempt import Attempt, Seat
+from hexad.rollout.entries import Spent
 from hexad.rollout.host import Hosts
+from hexad.rollout.log import EpisodeLog
 from hexad.rollout.plan import EpisodePlan
+from hexad.rollout.tape import Tape
 from hexad.rollout.world import World
 
 
-@dataclass(slots=True)
-class _Spent:
-    """What earlier attempts of an episode consumed."""
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """An episode whose sitting ended before it did; :func:`play` goes on with its ``log``."""
 
-    faults: tuple[FaultRecord, ...] = ()
-    lost_tokens: int = 0
-    tool_calls: int = 0
-    engine_seconds: float = 0.0
-    tool_seconds: float = 0.0
-
-    def add(self, attempt: Attempt) -> None:
-        """Book an attempt that is thrown away."""
-        self.faults = (*self.faults, *attempt.faults)
-        self.lost_tokens += attempt.sampled_tokens
-        self.tool_calls += attempt.tool_calls
-        self.engine_seconds += attempt.engine_seconds
-        self.tool_seconds += attempt.tool_seconds
+    log: EpisodeLog
 
 
 async def run_episode(plan: EpisodePlan, world: World) -> Episode:
@@ -43,28 +34,57 @@ async def run_episode(plan: EpisodePlan, world: World) -> Episode:
         hosts.stop()
 
 
-async def play(plan: EpisodePlan, world: World, seat: Seat) -> Episode:
+@overload
+async def play(plan: EpisodePlan, world: World, seat: Seat) -> Episode: ...
+
+
+@overload
+async def play(
+    plan: EpisodePlan, world: World, seat: Seat, log: EpisodeLog
+) -> Episode | Paused: ...
+
+
+async def play(
+    plan: EpisodePlan, world: World, seat: Seat, log: EpisodeLog | None = None
+) -> Episode | Paused:
     """Play ``plan`` until an attempt ends without a fault, or ``world.retries`` are used up.
 
     An attempt that did something a reset does not undo is not repeated. The last attempt is the one
     that is stored; if it faulted, the ending names the fault. The episode is not judged yet.
+
+    What ``log`` holds is taken from there, what happens goes into it; after ``seat.pause_after``
+    tokens the episode is paused. Raises ``NotResumable`` where the log cannot go on.
     """
-    started, clock = time.time(), world.clock()
-    spent = _Spent()
-    for number in range(world.retries + 1):
-        attempt = Attempt(plan, world, number, seat)
+    clock = world.clock()
+    tape = Tape(log, plan.episode_id, seat.pause_after)
+    while True:
+        attempt = Attempt(plan, world, tape.number, seat, tape)
         try:
             ending = await attempt.play()
         except Fault as fault:
-            attempt.faults.insert(0, FaultRecord.of(fault, number))
+            attempt.faults.insert(0, FaultRecord.of(fault, attempt.number))
             ending = Ending.of(_kind(fault), str(fault))
-            if number < world.retries and attempt.repeatable:
-                spent.add(attempt)
+            if attempt.number < world.retries and attempt.repeatable:
+                tape.restart(_spent(tape.spent, attempt))
                 continue
         break
-    episode = _episode(attempt, ending, spent)
-    return replace(
-        episode, times=replace(episode.times, started=started, seconds=world.clock() - clock)
+    if log is not None and ending.kind is EndingKind.PAUSED:
+        tape.leave(tuple(attempt.faults))
+        return Paused(log)
+    episode = _episode(attempt, ending, tape.spent)
+    seconds = tape.played + world.clock() - clock
+    return replace(episode, times=replace(episode.times, started=tape.started, seconds=seconds))
+
+
+def _spent(before: Spent, attempt: Attempt) -> Spent:
+    """``before`` with an attempt that is thrown away."""
+    return Spent(
+        (*before.faults, *attempt.faults),
+        before.lost_tokens + attempt.sampled_tokens,
+        before.tool_calls + attempt.tool_calls,
+        before.engine_seconds + attempt.engine_seconds,
+        before.tool_seconds + attempt.tool_seconds,
+        before.seconds + attempt.seconds,
     )
 
 
@@ -80,7 +100,7 @@ async def assess(plan: EpisodePlan, world: World, episode: Episode) -> Episode:
         raise
 
 
-def _episode(attempt: Attempt, ending: Ending, spent: _Spent) -> Episode:
+def _episode(attempt: Attempt, ending: Ending, spent: Spent) -> Episode:
     plan, world, recorder = attempt.plan, attempt.world, attempt.recorder
     segments = (recorder.finish(),) if len(recorder.context) else ()
     versions = {int(v) for s in segments for v in set(s.version[s.action].tolist())}

@@ -9,13 +9,18 @@ from hexad.contract.arrays import Ints
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Actor
 from hexad.contract.faults import EnvironmentFault, FaultRecord
+from hexad.contract.messages import AssistantTurn
 from hexad.contract.reward import Reward
 from hexad.environments.protocol import Environment, Step
 from hexad.policy.engine import Completion, Request, Stop
 from hexad.rollout.checks import check_completion, check_start, check_state, check_step
+from hexad.rollout.entries import Begun, Sampled, State, Stepped
 from hexad.rollout.host import Hosts, read
 from hexad.rollout.plan import EpisodePlan
 from hexad.rollout.recorder import Recorder
+from hexad.rollout.resume import NotResumable, continued, forked, joined, require_repeatable
+from hexad.rollout.state import digest_of, state_of
+from hexad.rollout.tape import Tape
 from hexad.rollout.world import World
 
 Act = Callable[[Request], Awaitable[Completion]]
@@ -24,12 +29,17 @@ Act = Callable[[Request], Awaitable[Completion]]
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where an episode is played: who acts, and on which of ``hosts`` its environment lives."""
+    """Where an episode is played: who acts, and on which of ``hosts`` its environment lives.
+
+    After ``pause_after`` sampled tokens the sitting ends, also inside a turn; such a seat needs a
+    log. An environment that cannot fork is played to its end.
+    """
 
     act: Act
     hosts: Hosts
     index: int = 0
     actor: Actor = Actor.POLICY
+    pause_after: int | None = None
 
 
 class Attempt:
@@ -40,22 +50,27 @@ class Attempt:
     true final observation is stored without a generation header.
     """
 
-    def __init__(self, plan: EpisodePlan, world: World, number: int, seat: Seat) -> None:
+    def __init__(
+        self, plan: EpisodePlan, world: World, number: int, seat: Seat, tape: Tape
+    ) -> None:
         self.plan, self.world, self.number, self.seat = plan, world, number, seat
         self.recorder = Recorder(seat.actor)
         self.initial_state = "none"
         self._states: list[str | None] = []
         self.rewards: list[Reward] = []
-        self.faults: list[FaultRecord] = []
+        self.faults: list[FaultRecord] = list(tape.faults)
         self.sampled_tokens = self.observation_tokens = self.tool_calls = 0
         self.engine_seconds = self.tool_seconds = 0.0
+        self._tape, self._state = tape, State()
         self._host = seat.hosts.take(seat.index)
         self._environment: Environment | None = None
-        self._started = world.clock()
+        self._started = world.clock() - tape.at
 
     @property
     def repeatable(self) -> bool:
         """Whether a fresh reset undoes what the attempt did (``Environment.repeatable``)."""
+        if self._state.repeatable is False:
+            return False
         try:
             look = read("repeatable", lambda: getattr(self._environment, "repeatable", True))
         except EnvironmentFault:
@@ -69,8 +84,17 @@ class Attempt:
         known = tuple(state for state in begun if state is not None)
         return known if len(known) == self.recorder.turns else ()
 
+    @property
+    def seconds(self) -> float:
+        """Seconds that the attempt took, earlier sittings included."""
+        return self.world.clock() - self._started
+
     async def play(self) -> Ending:
-        """Play to the end and return it. Raises the ``Fault`` that stopped the attempt."""
+        """Play to the end and return it; a pause is ``EndingKind.PAUSED``.
+
+        Raises the ``Fault`` that stopped the attempt, and ``NotResumable`` where what is recorded
+        cannot go on.
+        """
         try:
             await self._reset()
             while True:
@@ -81,43 +105,115 @@ class Attempt:
             await self._close()
 
     async def _reset(self) -> None:
-        world, plan = self.world, self.plan
+        begun = self._tape.take(Begun) or await self._begin()
+        self._state = begun.state
+        self.initial_state = begun.initial
+        self._states.append(begun.initial)
+        self.recorder.start(begun.prompt)
 
-        async def enter() -> object:
+    async def _begin(self) -> Begun:
+        world, plan, tape = self.world, self.plan, self._tape
+
+        async def enter() -> tuple[object, State]:
             self._environment = made = world.family.make()
-            return await made.reset(plan.task, plan.environment_seed(self.number))
+            start = await made.reset(plan.task, plan.environment_seed(self.number))
+            return start, state_of(made, over=False) if tape.recording else State()
 
-        answer = await self._host.call("reset", world.patience.reset, enter)
+        answer, state = await self._host.call("reset", world.patience.reset, enter)
         start = check_start(answer, world.family.tools)
-        self.initial_state = start.state_digest
-        self._states.append(start.state_digest)
-        self.recorder.start(world.chat.prompt(start.messages))
+        prompt = world.chat.prompt(start.messages)
+        return tape.record(
+            Begun(
+                plan.episode_id,
+                self.number,
+                prompt,
+                start.state_digest,
+                state,
+                tape.spent,
+                self.seconds if tape.recording else 0.0,
+            )
+        )
 
     async def _turn(self) -> Ending | None:
         request = self._request()
-        completion = await self._act(request)
+        completion = await self._sample(request)
+        if completion is None:
+            return Ending.of(EndingKind.PAUSED, "the sitting's tokens are used up")
         parsed = self.world.chat.parse(completion.ids)
         self.recorder.completion(request.ids, completion, parsed.spans)
         if completion.stop is Stop.LENGTH:
             limit = self.world.limits.turn_tokens
             cut = "turn_tokens" if len(completion.ids) == limit else "context_tokens"
             return Ending.of(EndingKind.TRUNCATED_TOKENS, f"a turn was cut by {cut}")
-        environment = self._environment
-        assert environment is not None
-        patience = self.world.patience.step
-
-        async def advance() -> tuple[object, object]:
-            stepped = await environment.step(parsed.turn)
-            look = getattr(environment, "state_digest", None)
-            return stepped, look() if look is not None else None
-
-        answer, state = await self._host.call("step", patience, advance)
-        step = check_step(answer)
-        self._states.append(check_state(state))
+        stepped = self._tape.take(Stepped) or await self._step(parsed.turn)
+        step, self._state = stepped.step, stepped.state
+        self._states.append(stepped.state.digest)
         self.tool_calls += step.tool_calls
         self.tool_seconds += step.tool_seconds
         self.rewards.extend(step.rewards)
         return self._observe(completion.ids, step)
+
+    async def _step(self, turn: AssistantTurn) -> Stepped:
+        """Let the environment answer ``turn``."""
+        if self._environment is None:
+            require_repeatable(turn, self.world.family, self._state)
+            await self._restore()
+        environment, recording = self._environment, self._tape.recording
+        assert environment is not None
+
+        async def advance() -> tuple[object, State]:
+            stepped = await environment.step(turn)
+            if not recording:
+                return stepped, State(digest_of(environment))
+            return stepped, state_of(environment, over=getattr(stepped, "ending", None) is not None)
+
+        answer, state = await self._host.call("step", self.world.patience.step, advance)
+        step = check_step(answer)
+        check_state(state.digest)
+        at = self.seconds if recording else 0.0
+        return self._tape.record(Stepped(step, state, at))
+
+    async def _sample(self, request: Request) -> Completion | None:
+        """The whole turn, from what is recorded and what is sampled now; ``None`` for a pause."""
+        tape, known = self._tape, self._tape.turn()
+        for each in known:
+            self.engine_seconds += each.seconds
+            self.sampled_tokens += len(each.completion.ids)
+        pieces = [each.completion for each in known]
+        if known and not known[-1].partial:
+            return joined(pieces)
+        if self._environment is None:
+            await self._restore()
+        room = request.max_tokens - sum(len(piece.ids) for piece in pieces)
+        allowed = room if self._state.snapshot is None else tape.allow(room)
+        if allowed == 0:
+            return None
+        began = self.engine_seconds
+        completion = await self._act(continued(request, pieces, allowed))
+        cut = completion.stop is Stop.LENGTH and len(completion.ids) == allowed < room
+        at = self.seconds if tape.recording else 0.0
+        tape.record(Sampled(completion, self.engine_seconds - began, cut, at))
+        return None if cut else joined([*pieces, completion])
+
+    async def _restore(self) -> None:
+        """Put a new environment into the last recorded state."""
+        world, state = self.world, self._state
+        repeatable = state.repeatable is not False
+        if state.snapshot is None:
+            raise NotResumable("the environment cannot fork", repeatable=repeatable)
+        snapshot = state.snapshot
+
+        async def fork() -> object:
+            self._environment, digest = await forked(world.family, snapshot)
+            return digest
+
+        try:
+            digest = await self._host.call("fork", world.patience.reset, fork)
+        except EnvironmentFault as fault:
+            raise NotResumable(str(fault), repeatable=repeatable) from fault
+        if digest != state.digest:
+            why = "a fork of the snapshot is in another state"
+            raise NotResumable(why, repeatable=repeatable)
 
     def _request(self) -> Request:
         world, limits = self.world, self.world.limits
@@ -170,8 +266,11 @@ class Attempt:
         return ending
 
     def _out_of_time(self) -> Ending | None:
+        """A recorded attempt is as old as its last entry, so that it ends alike when it resumes."""
         seconds = self.world.limits.seconds
-        if seconds is None or self.world.clock() - self._started < seconds:
+        if seconds is None:
+            return None
+        if (self._tape.at if self._tape.recording else self.seconds) < seconds:
             return None
         return Ending.of(EndingKind.TRUNCATED_TIME, "limits.seconds")
 

@@ -1,0 +1,184 @@
+"""The log of one episode: what was sampled and what answered it, so that it can go on elsewhere."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hexad.contract.durable import disk_errors, write_whole
+from hexad.contract.faults import UserError
+from hexad.rollout.entries import (
+    LOG_VERSION,
+    SCHEMA,
+    VERSION_KEY,
+    Begun,
+    Entry,
+    Sampled,
+    Seated,
+    from_batch,
+    to_batch,
+)
+
+_CONTINUES = 0xFFFFFFFF
+_FIX = "use the release of Hexad that wrote it, or remove the file: the episode then starts afresh"
+
+
+class EpisodeLog:
+    """An Arrow IPC stream of entries (``rollout/entries.py``), in memory and in a file if named.
+
+    An entry is in the file before :meth:`append` returns: it survives the death of the process, not
+    that of the machine, as nothing is forced to disk. A stream that was cut inside an entry is read
+    without it: what was not written whole never was.
+    """
+
+    def __init__(self, data: bytes, path: Path | None) -> None:
+        self._data = bytearray(data)
+        self._path = path
+        self._sampled, self._newest = 0, -1
+        self._sittings: list[float] = []
+        for entry in self.entries():
+            self._count(entry)
+        self._file: Any = None
+        if path is not None:
+            with disk_errors("write the log of an episode", path):
+                self._file = open(path, "ab", buffering=0)
+
+    @classmethod
+    def create(cls, path: Path | None = None) -> EpisodeLog:
+        """An empty log, in the file ``path`` if one is named; a file that is there is replaced."""
+        return cls._stored(SCHEMA.serialize().to_pybytes(), path)
+
+    @classmethod
+    def read(cls, data: bytes, path: Path | None = None) -> EpisodeLog:
+        """The log in ``data``, which goes on in the file ``path`` if one is named.
+
+        Raises ``UserError`` for bytes that are not a log of this version.
+        """
+        whole = data[: _whole(data)]
+        if not whole:  # not even the schema: nothing was ever recorded
+            return cls.create(path)
+        _require(whole)
+        return cls._stored(whole, path)
+
+    @classmethod
+    def _stored(cls, data: bytes, path: Path | None) -> EpisodeLog:
+        if path is not None:
+            with disk_errors("write the log of an episode", path):
+                write_whole(path, data, "log")
+        return cls(data, path)
+
+    def data(self) -> bytes:
+        """The whole stream."""
+        return bytes(self._data)
+
+    def entries(self) -> list[Entry]:
+        """Every entry, in order."""
+        with pa.ipc.open_stream(self.data()) as reader:
+            return [from_batch(batch) for batch in reader]
+
+    def append(self, entry: Entry) -> None:
+        """Record ``entry``. Raises ``UserError`` where the disk is full or forbidden."""
+        message = to_batch(entry).serialize().to_pybytes()
+        if self._file is not None and self._path is not None:
+            with disk_errors("write the log of an episode", self._path):
+                rest = memoryview(message)
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+        self._data += message
+        self._count(entry)
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Tokens that were sampled, those of attempts that faulted included."""
+        return self._sampled
+
+    @property
+    def newest_version(self) -> int:
+        """The newest policy version that sampled a token; -1 if none was sampled."""
+        return self._newest
+
+    @property
+    def started(self) -> float | None:
+        """Unix time at which the episode was first played, seconds; ``None`` if it never was."""
+        return self._sittings[0] if self._sittings else None
+
+    @property
+    def sittings(self) -> int:
+        """How often somebody sat down to play it."""
+        return len(self._sittings)
+
+    def close(self) -> None:
+        """Close the file; what was recorded stays readable. Safe to call twice."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._path = None
+
+    def _count(self, entry: Entry) -> None:
+        if isinstance(entry, Sampled):
+            self._sampled += len(entry.completion.ids)
+            self._newest = max([self._newest, *entry.completion.versions.tolist()])
+        elif isinstance(entry, Seated):
+            self._sittings.append(entry.time)
+
+
+def last_attempt(entries: list[Entry]) -> list[Entry]:
+    """The entries from the last ``begun`` on; none if there is no such entry."""
+    begun = [index for index, entry in enumerate(entries) if isinstance(entry, Begun)]
+    return entries[begun[-1] :] if begun else []
+
+
+def _whole(data: bytes) -> int:
+    """Number of leading bytes that are whole messages of an Arrow stream.
+
+    A message is a continuation mark, the length of its metadata, the metadata (a flatbuffer whose
+    root table has ``bodyLength`` as field 3) and a body of that length. Raises ``UserError`` for
+    bytes that begin no message.
+    """
+    end = 0
+    while len(data) - end >= 8:
+        mark, size = struct.unpack_from("<Ii", data, end)
+        if mark != _CONTINUES or size <= 0:
+            raise UserError(f"not the log of an episode: no Arrow message at byte {end}", fix=_FIX)
+        body = end + 8 + size
+        if body > len(data):
+            break
+        body += _body_length(data[end + 8 : body], end)
+        if body > len(data):
+            break
+        end = body
+    return end
+
+
+def _body_length(metadata: bytes, at: int) -> int:
+    """Field 3 of a message's root table: an entry of its vtable, which a default may leave out."""
+    try:
+        (table,) = struct.unpack_from("<I", metadata)
+        vtable = table - struct.unpack_from("<i", metadata, table)[0]
+        (fields,) = struct.unpack_from("<H", metadata, vtable)
+        offset = struct.unpack_from("<H", metadata, vtable + 10)[0] if fields > 10 else 0
+        length = struct.unpack_from("<q", metadata, table + offset)[0] if offset else 0
+    except struct.error:
+        length = -1
+    if length < 0:
+        raise UserError(f"not the log of an episode: no Arrow message at byte {at}", fix=_FIX)
+    return int(length)
+
+
+def _require(data: bytes) -> None:
+    """Raise ``UserError`` unless ``data`` is a log that this release reads."""
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            found = (reader.schema.metadata or {}).get(VERSION_KEY)
+            alike = reader.schema.equals(SCHEMA)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"not the log of an episode: {error}", fix=_FIX) from error
+    if found != str(LOG_VERSION).encode() or not alike:
+        version = "of no version" if found is None else f"of version {found.decode()}"
+        raise UserError(
+            f"the log of an episode is {version}, and this Hexad reads version {LOG_VERSION}",
+            fix=_FIX,
+        )

@@ -1,0 +1,82 @@
+"""What it takes to go on with a recorded attempt, and when it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hexad.contract.arrays import frozen
+from hexad.contract.messages import AssistantTurn
+from hexad.contract.support import Support
+from hexad.environments.protocol import Declaring, Environment, TaskFamily
+from hexad.policy.engine import Completion, Request
+from hexad.rollout.entries import State
+from hexad.rollout.state import digest_of
+
+
+class NotResumable(Exception):
+    """The episode cannot go on from its log: its tokens are lost, and it may start afresh.
+
+    It may not where ``repeatable`` is false: it did, or may have done, something that a reset does
+    not undo.
+    """
+
+    def __init__(self, reason: str, *, repeatable: bool) -> None:
+        self.reason, self.repeatable = reason, repeatable
+        super().__init__(reason)
+
+
+def require_repeatable(turn: AssistantTurn, family: TaskFamily, state: State) -> None:
+    """Raise ``NotResumable`` where ``turn``, whose answer is missing, may not be answered again.
+
+    Nobody knows whether its calls were executed. They may be where a reset undoes them, because the
+    environment goes on from a snapshot that was taken before. A family that declares no effects
+    passes unless its environments tell whether a reset undoes what was done (``Repeatable``): then
+    some of it may last.
+    """
+    if isinstance(family, Declaring):
+        effects = [family.effects.get(call.name) for call in turn.tool_calls if call.error is None]
+        lasting = any(effect is not None and not effect.contained for effect in effects)
+    else:
+        lasting = state.repeatable is not None
+    if lasting:
+        raise NotResumable(
+            "a call that a reset does not undo was sampled and its answer is missing",
+            repeatable=False,
+        )
+
+
+async def forked(family: TaskFamily, snapshot: bytes) -> tuple[Environment, str | None]:
+    """A new environment of ``family`` in the state of ``snapshot``, and its digest."""
+    source = family.make()
+    fork = getattr(source, "fork", None)
+    try:
+        if fork is None:
+            raise TypeError(f"a {type(source).__name__} cannot fork")
+        made: Environment = fork(snapshot)
+    finally:
+        await source.close()
+    return made, digest_of(made)
+
+
+def continued(request: Request, pieces: Sequence[Completion], tokens: int) -> Request:
+    """``request`` after ``pieces`` of its completion, for at most ``tokens`` more."""
+    ids = np.concatenate([request.ids, *(piece.ids for piece in pieces)], dtype=np.int32)
+    begun = len(ids) - len(request.ids)
+    return replace(request, ids=ids, max_tokens=tokens, begun=begun)
+
+
+def joined(pieces: Sequence[Completion]) -> Completion:
+    """One completion of ``pieces`` that follow each other; the last one says how it ended."""
+    if len(pieces) == 1:
+        return pieces[0]
+    supports = [piece.support for piece in pieces if piece.support is not None]
+    return Completion(
+        frozen(np.concatenate([piece.ids for piece in pieces]), np.int32),
+        frozen(np.concatenate([piece.logprobs for piece in pieces]), np.float32),
+        frozen(np.concatenate([piece.versions for piece in pieces]), np.int32),
+        pieces[-1].stop,
+        Support.joined(supports) if supports else None,
+    )
