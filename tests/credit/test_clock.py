@@ -152,7 +152,7 @@ def test_a_reward_that_is_not_finite_is_refused_where_it_is_used(bad):
 
 
 def test_rewards_at_the_end():
-    both = Rewards.at_end(tensor([1.0, 2.0])) + rewards(at(1, 0.5))
+    both = rewards((1.0, 0), (2.0, 1)) + rewards(at(1, 0.5))
     c = clock(tokens(["p00", "p0"], "tt"), both, kind="token")
     assert c.reward.tolist() == [0.5, 1.0, 2.0]
 

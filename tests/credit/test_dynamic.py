@@ -1,13 +1,10 @@
 import math
 
 import pytest
-import torch
-from clockworld import ints
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hexad.credit.dynamic import Outcome, Signal, Total, select, signal, total
-from hexad.credit.overlong import overlong_filter, overlong_penalty
+from hexad.credit.dynamic import Outcome, Signal, select, signal
 
 
 def group(scores, tokens=0, live=None, success=None):
@@ -35,12 +32,6 @@ def test_o10():
     assert found.dropped[Signal.ALL_RIGHT] == (1, 3)
     assert not found.short
     assert found.more == 0
-    sampled, kept = total(STREAM), total(STREAM, found.kept)
-    assert (sampled.groups, sampled.rollouts, sampled.tokens) == (5, 10, 150)
-    assert total(STREAM, [0, 1, 3]).tokens == 70
-    assert (kept.groups, kept.tokens) == (2, 80)
-    assert (sampled.mean, kept.mean) == (0.6, 0.5)
-    assert (sampled.success, kept.success) == (0.6, 0.5)
 
 
 def test_refill_is_asked_for_before_the_cap():
@@ -97,14 +88,6 @@ def test_the_tolerance_is_declared():
     assert found.dropped[Signal.ALL_RIGHT] == (0,)
 
 
-def test_totals_merge_and_count_live_members_only():
-    mixed = group([1, 0, 5], 7, live=[True, True, False])
-    assert total([mixed]) == Total(1, 3, 7, 2, 1.0, 1)
-    assert total(STREAM[:2]) + total(STREAM[2:]) == total(STREAM)
-    assert math.isnan(total([]).mean)
-    assert math.isnan(total([]).success)
-
-
 groups = st.lists(
     st.builds(
         lambda scores, tokens: group(scores, tokens),
@@ -128,43 +111,7 @@ def test_the_books_balance(outcomes, target, surplus, capped, at_cap):
     dropped = [i for part in found.dropped.values() for i in part]
     places = [*found.kept, *found.carried, *found.surplus, *dropped]
     assert sorted(places) == list(range(len(outcomes)))
-    parts = (found.kept, found.carried, found.surplus, dropped)
-    sums = Total()
-    for part in parts:
-        sums += total(outcomes, part)
-    assert sums == total(outcomes)
     assert len(found.kept) <= target
     assert list(found.kept) == sorted(found.kept)
     if not found.short:
         assert len(found.kept) == target
-
-
-# -- overlong -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limit", "cache", "lengths", "expected"),
-    [
-        (100, 20, [0, 80, 90, 100, 101, 500], [0, 0, -0.5, -1, -1, -1]),
-        (20480, 4096, [16384, 18432, 20480, 20481], [0, -0.5, -1, -1]),
-        (10, 10, [0, 5, 10], [0, -0.5, -1]),
-    ],
-)
-def test_soft_penalty(limit, cache, lengths, expected):
-    assert overlong_penalty(ints(lengths), limit=limit, cache=cache).tolist() == expected
-
-
-def test_overlong_is_checked():
-    for limit, cache in ((10, 0), (10, 11), (10, -1)):
-        with pytest.raises(ValueError, match="cache"):
-            overlong_penalty(ints([1]), limit=limit, cache=cache)
-    for length in (torch.ones(1), ints([[1]]), ints([-1])):
-        with pytest.raises(ValueError, match="length"):
-            overlong_penalty(length, limit=10, cache=5)
-
-
-def test_the_filter_leaves_out_what_a_limit_cut():
-    scored, cut = torch.tensor([True, True, False]), torch.tensor([False, True, False])
-    assert overlong_filter(scored, cut).tolist() == [True, False, False]
-    with pytest.raises(ValueError, match="bool"):
-        overlong_filter(scored, ints([0, 1, 0]))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hexad.credit import scan
-from hexad.credit.gae import adaptive, gae, lambda_return, n_step
+from hexad.credit.gae import adaptive, gae, n_step
 
 NAN = math.nan
 
@@ -136,7 +136,8 @@ def test_n_step_and_lambda_return():
     value = tensor([0.77, 3, NAN, 4])
     for n, first in ((1, 2.5), (2, 3.0), (3, 3.0), (9, 3.0)):
         assert n_step(c, value, gamma=0.5, n=n).tolist() == close([first, 4.0])
-    assert lambda_return(c, value, gamma=0.5, lam=0.8).tolist() == close([2.9, 4.0])
+    blend = gae(c, value, gamma=0.5, policy=0.3, critic=0.8)
+    assert blend.target.tolist() == close([2.9, 4.0])
     with pytest.raises(ValueError, match="at least 1"):
         n_step(c, value, gamma=0.5, n=0)
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hexad.credit.group_relative import dr_grpo, grpo, has_signal, reinforce, rloo, usable
+from hexad.credit.group_relative import dr_grpo, grpo, reinforce, rloo, usable
 
 NAN = math.nan
 
@@ -117,9 +117,7 @@ def test_a_failure_of_the_infrastructure_is_not_a_reward():
     assert dr_grpo(score, scored, torch.zeros(4, dtype=torch.int64)).tolist() == [0.5, -0.5, 0, 0]
 
 
-def test_signal_is_counted_by_group():
-    advantage = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0], dtype=torch.float64)
-    assert has_signal(advantage, torch.tensor([4, 2, 4, 2, 9])).tolist() == [True, False, False]
+def test_a_score_that_is_not_a_number_is_missing():
     assert usable(torch.tensor([1.0, NAN]), torch.tensor([True, True])).tolist() == [True, False]
 
 

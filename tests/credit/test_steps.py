@@ -7,10 +7,10 @@ from clockworld import at, ints, tensor, ticking
 from hexad.credit.continuation import continuation_advantage, continued
 from hexad.credit.cross_segment import cross_segment
 from hexad.credit.gae import gae
-from hexad.credit.group_relative import dr_grpo
+from hexad.credit.group_relative import Deviation, dr_grpo
 from hexad.credit.reward_to_go import reward_to_go
 from hexad.credit.shaping import shaped
-from hexad.credit.step_groups import UNKNOWN, gigpo, process_supervision, turn_relative
+from hexad.credit.step_groups import UNKNOWN, gigpo, turn_relative
 
 NAN = math.nan
 
@@ -44,7 +44,7 @@ def test_gigpo_golden():
 
 
 def test_gigpo_with_a_standard_deviation():
-    found = gigpo(trio(), ONE, STATES, gamma=0.95, std="population").tolist()
+    found = gigpo(trio(), ONE, STATES, gamma=0.95, by=Deviation()).tolist()
     whole, inner = [0.5**0.5, -(2**0.5)], [0.5**0.5, 1, -(2**0.5), -1, 0.5**0.5, 0]
     assert found == close([(whole[0], whole[1], whole[0])[i // 2] + inner[i] for i in range(6)])
 
@@ -80,8 +80,7 @@ def test_step_groups_are_checked():
     for group in (ONE[:2], ONE.float()):
         for run in (
             lambda g: gigpo(trio(), g, STATES, gamma=1.0),
-            lambda g: turn_relative(trio(), g, gamma=1.0, std=None),
-            lambda g: process_supervision(trio(), g, std=None),
+            lambda g: turn_relative(trio(), g, gamma=1.0),
         ):
             with pytest.raises(ValueError, match="one an episode"):
                 run(group)
@@ -94,58 +93,47 @@ def test_turn_relative_by_hand():
     """Step k against step k: returns (.75, .5), (.25, .25) and (1,): the third has no second."""
     items = [at(1, 0.25), (0.5, 0), (0.25, 1), (1.0, 2)]
     c = ticking(["p0o1", "p0o1", "p0"], "ttt", *items, kind="turn")
-    found = turn_relative(c, ONE, gamma=1.0, std=None).tolist()
+    found = turn_relative(c, ONE, gamma=1.0).tolist()
     mean = 2 / 3
     assert found == close([0.75 - mean, 0.125, 0.25 - mean, -0.125, 1 - mean])
-    found = turn_relative(c, ONE, gamma=1.0, std="population").tolist()
+    found = turn_relative(c, ONE, gamma=1.0, by=Deviation()).tolist()
     assert [found[1], found[3]] == close([1, -1])
-    apart = turn_relative(c, ints([1, 2, 2]), gamma=1.0, std=None).tolist()
+    apart = turn_relative(c, ints([1, 2, 2]), gamma=1.0).tolist()
     assert apart == close([0, 0, -0.375, 0, 0.375])
+
+
+def test_the_threshold_decides_what_counts_as_equal():
+    c = ticking(["p0", "p0"], "tt", (0.5, 0), (0.3, 1), kind="turn")
+    group, state = ints([1, 1]), ints([0, 0])
+    for threshold, expected in ((0.05, 1.0), (0.2, 0.0)):
+        by = Deviation("population", threshold)
+        assert turn_relative(c, group, gamma=1.0, by=by).tolist() == close([expected, -expected])
+        twice = gigpo(c, group, state, gamma=1.0, by=by).tolist()
+        assert twice == close([2 * expected, -2 * expected])
 
 
 def test_turn_relative_numbers_steps_inside_episodes_not_rows():
     c = ticking(["p0", "p1", "p0", "p1"], "tt", (1.0, 0), kind="turn", owners=[0, 0, 1, 1])
-    found = turn_relative(c, ints([3, 3]), gamma=0.5, std=None).tolist()
+    found = turn_relative(c, ints([3, 3]), gamma=0.5).tolist()
     assert found == [0.25, 0.5, -0.25, -0.5]
     mirrored = ticking(["p0", "p1", "p0"], "tt", (1.0, 1), kind="turn", owners=[1, 1, 0])
-    found = turn_relative(mirrored, ints([3, 3]), gamma=1.0, std=None).tolist()
+    found = turn_relative(mirrored, ints([3, 3]), gamma=1.0).tolist()
     assert found == [0.5, 0, -0.5]
-
-
-def test_process_supervision_by_hand():
-    """Rewards (1, 0 | 1, 2) of one group: mean 1, std sqrt(.5); then summed to the end."""
-    items = [at(1, 1.0), at(5, 1.0, 1), (2.0, 1)]
-    c = ticking(["p0o1", "p0o1"], "tt", *items, kind="turn")
-    group = ints([0, 0])
-    assert process_supervision(c, group, std=None).tolist() == close([-1, -1, 1, 1])
-    found = process_supervision(c, group, std="population").tolist()
-    assert found == close([-(2**0.5), -(2**0.5), 2**0.5, 2**0.5])
-    found = process_supervision(c, group, std="sample").tolist()
-    assert found == close([-(1.5**0.5), -(1.5**0.5), 1.5**0.5, 1.5**0.5])
-    apart = process_supervision(c, ints([0, 1]), std=None).tolist()
-    assert apart == close([0, -0.5, 0, 0.5])
 
 
 def test_permuting_episodes_permutes_credit():
     rows, scores = ["p0o1", "p0", "p0o1o2"], [1.0, 0.5, 0.0]
-    for run in (
-        lambda c: turn_relative(c, ONE, gamma=0.9, std="population"),
-        lambda c: process_supervision(c, ONE, std="population"),
-    ):
-        straight = ticking(rows, "ttt", *[(s, i) for i, s in enumerate(scores)], kind="turn")
-        turned = ticking(
-            rows[::-1], "ttt", *[(s, i) for i, s in enumerate(scores[::-1])], kind="turn"
-        )
-        a, b = run(straight).tolist(), run(turned).tolist()
-        assert a == close([*b[4:], b[3], *b[:3]])
+    straight = ticking(rows, "ttt", *[(s, i) for i, s in enumerate(scores)], kind="turn")
+    turned = ticking(rows[::-1], "ttt", *[(s, i) for i, s in enumerate(scores[::-1])], kind="turn")
+    a, b = (turn_relative(c, ONE, gamma=0.9, by=Deviation()).tolist() for c in (straight, turned))
+    assert a == close([*b[4:], b[3], *b[:3]])
 
 
 def test_empty_clocks():
     c = trio(used=torch.tensor([False] * 3))
     none = ints([])
     assert gigpo(c, ONE, none, gamma=1.0).tolist() == []
-    assert turn_relative(c, ONE, gamma=1.0, std="sample").tolist() == []
-    assert process_supervision(c, ONE, std="sample").tolist() == []
+    assert turn_relative(c, ONE, gamma=1.0, by=Deviation("sample")).tolist() == []
     assert continuation_advantage(c, tensor([]), tensor([0] * 3), gamma=1.0).tolist() == []
     value = torch.zeros(len(c.step))
     assert cross_segment(c, value, none, gamma=1.0, policy=1.0, critic=1.0).target.tolist() == []

@@ -5,7 +5,6 @@ import torch
 from clockworld import at, tensor, ticking
 
 from hexad.credit.gae import gae
-from hexad.credit.retrace import expectation, retrace
 from hexad.credit.vtrace import vtrace
 
 NAN = math.nan
@@ -140,51 +139,3 @@ def test_the_ratio_is_frozen():
     found = vtrace(three((1.0, 0)), VALUE, log, gamma=1.0)
     assert not found.target.requires_grad
     assert not found.advantage.requires_grad
-
-
-# -- Retrace --------------------------------------------------------------------------------------
-
-
-def test_retrace_golden():
-    """r = (0, 1), q = (.4, .6), E q(s_1) = .5, c_1 = .5, gamma .9: (.63, 1)."""
-    c = ticking(["p00"], "t", (1.0, 0))
-    expected = tensor([NAN, 0.5, NAN])
-    for weight, lam in ((0.5, 1.0), (4.0, 0.5)):
-        log = logs([3.0, weight])
-        found = retrace(c, tensor([0.4, 0.6]), expected, log, gamma=0.9, lam=lam)
-        assert found.tolist() == close([0.63, 1])
-
-
-def test_retrace_ends():
-    """Each episode by itself; a truncated one adds E q of the state it stopped in."""
-    c = ticking(["p00o", "p0"], "ct", at(2, 0.2), (1.0, 1))
-    expected = tensor([NAN, 0.5, NAN, 0.7, NAN, NAN])
-    log = logs([1.0, 0.5, 0.25])
-    found = retrace(c, tensor([0.4, 0.6, 0.1]), expected, log, gamma=0.9, lam=1.0)
-    tail = 0.2 + 0.9 * 0.7
-    assert found.tolist() == close([0.9 * (0.5 + 0.5 * (tail - 0.6)), tail, 1.0])
-
-
-def test_retrace_on_policy_with_lambda_one_is_the_return_when_q_is_expected():
-    c = three(at(1, 0.25), (1.0, 0))
-    q = tensor([0.3, 0.6, 0.9])
-    expected = tensor([0.3, 0.6, NAN, 0.9, NAN])
-    found = retrace(c, q, expected, tensor([0.0] * 3), gamma=0.9, lam=1.0)
-    assert found.tolist() == close([0.25 + 0.81, 0.9, 1.0])
-    with pytest.raises(ValueError, match="one a step"):
-        retrace(c, expected, expected, tensor([0.0] * 3), gamma=0.9, lam=1.0)
-    with pytest.raises(ValueError, match="not finite"):
-        retrace(c, q, tensor([NAN] * 5), tensor([0.0] * 3), gamma=0.9, lam=1.0)
-
-
-def test_expectation_is_over_the_kept_support():
-    log = torch.tensor([[0.5, 0.5, 1.0], [0.1, 0.2, 0.7]]).log()
-    q = torch.tensor([[1.0, 2.0, NAN], [1.0, 2.0, 3.0]])
-    kept = torch.tensor([[True, True, False], [True, True, True]])
-    assert expectation(q, log, kept).tolist() == pytest.approx([1.5, 2.6], abs=1e-6)
-    gone = torch.where(kept, log, -math.inf)
-    assert expectation(q, gone, kept).tolist() == pytest.approx([1.5, 2.6], abs=1e-6)
-    with pytest.raises(ValueError, match="normalised"):
-        expectation(q, log, torch.ones_like(kept))
-    with pytest.raises(ValueError, match=r"\[N, S\]"):
-        expectation(q, log[:1], kept)

@@ -110,6 +110,50 @@ def test_returns_are_whitened_over_tokens_of_the_batch():
     assert credit.advantage[batch.action].tolist() == pytest.approx([1, -1, -1, -1, 1, 1])
 
 
+def one_turn(reward, group):
+    return episode(f"{group}{reward}", [segment([9, 1], [0, 1])], reward=reward, group=group)
+
+
+def test_returns_may_be_taken_less_the_mean_of_their_group():
+    """(1, 0 | 5, 5) less group means is (.5, -.5, 0, 0); population deviation sqrt(1/8)."""
+    scores = [(1.0, "g"), (0.0, "g"), (5.0, "h"), (5.0, "h"), (None, "h")]
+    batch = assemble([one_turn(*pair) for pair in scores])
+    spec = {"estimator": "reinforce_pp", "whiten": "batch", "baseline": "group"}
+    found = assign(batch, recipe(credit=spec)).advantage[batch.action]
+    assert found.tolist() == pytest.approx([2**0.5, -(2**0.5), 0, 0, 0])
+    sample = assign(batch, recipe(credit={**spec, "std": "sample"})).advantage[batch.action]
+    assert sample.tolist() == pytest.approx([1.5**0.5, -(1.5**0.5), 0, 0, 0])
+
+
+def test_turns_are_compared_with_turns_of_the_same_number():
+    """Returns (.75, .5), (.25, .25) and (1,): the third episode has no second turn."""
+    first, second, third = states("1", 0.5), states("2", 0.25), one_turn(1.0, "g")
+    first = replace(first, rewards=(*first.rewards, Reward("tool", 0.25, Owner(OwnerKind.TURN, 0))))
+    batch = assemble([first, second, third])
+    spec = {"estimator": "turn_group", "clock": "turn"}
+    found = assign(batch, recipe(credit=spec)).advantage[batch.action]
+    mean = 2 / 3
+    assert found.tolist() == pytest.approx([0.75 - mean, 0.125, 0.25 - mean, -0.125, 1 - mean])
+    spec |= {"std": "population", "threshold": 0.2}
+    coarse = assign(batch, recipe(credit=spec)).advantage[batch.action]
+    assert coarse[[1, 3]].tolist() == [0.0, 0.0], "their deviation of .125 is under the threshold"
+    assert float(coarse[4]) == pytest.approx(1.0690, abs=1e-4)
+
+
+def test_an_n_step_return_bootstraps_after_n_steps_of_the_clock():
+    """V = (.4, .5, .7), reward 1 at the end, gamma .9: targets (.45, .63, 1) and (.567, .9, 1)."""
+    batch = assemble([skipping()])
+    for n, target in ((1, [0.45, 0.63, 1.0]), (2, [0.567, 0.9, 1.0]), (3, [0.81, 0.9, 1.0])):
+        spec = recipe(credit={"estimator": "n_step", "steps": n, "gamma": 0.9})
+        scores = valued(batch, [0.4, 0.5, 0.7])
+        credit = assign(batch, spec, scores)
+        assert credit.target[batch.action].tolist() == pytest.approx(target)
+        less = [t - v for t, v in zip(target, (0.4, 0.5, 0.7), strict=True)]
+        assert credit.advantage[batch.action].tolist() == pytest.approx(less)
+        early = Assigner(spec)(batch, scores, pretrain=True)
+        assert early.target[batch.action].tolist() == pytest.approx([0.81, 0.9, 1.0])
+
+
 def states(name, reward, *digests):
     row = segment([9, 1, 5, 2], [0, 1, 0, 1], turn=[0, 0, 1, 1])
     return replace(episode(name, [row], reward=reward), states=digests)

@@ -18,6 +18,9 @@ HEADS = {
         if name not in ("grpo", "rloo", "dr_grpo", "reinforce", "sft")
     },
 }
+TRACKED = ["credit.tracker={low: 0.5, high: 0.96, half_life: 0.06}"]
+TURNS = ["credit.estimator=turn_group", "credit.clock=turn", "credit.truncation=score"]
+STEPS = ["credit.estimator=n_step", "credit.steps=4"]
 CASES = [
     ("rloo", ["data.group_size=1"], "data.group_size"),
     ("grpo", ["data.group_size=1"], "data.group_size"),
@@ -91,6 +94,15 @@ CASES = [
     ("reinforce", ["credit.baseline=greedy", "data.dynamic={surplus: drop}"], "credit.baseline"),
     ("reinforce", ["credit.whiten=group", "data.group_size=1"], "credit.whiten"),
     ("reinforce_pp", ["credit.whiten=null"], "credit.whiten"),
+    ("reinforce_pp", ["credit.baseline=group", "data.group_size=1"], "credit.baseline"),
+    ("reinforce_pp", ["credit.baseline=beta", *TRACKED], "credit.baseline"),
+    ("reinforce", ["credit.baseline=group", "data.group_size=2"], "credit.baseline"),
+    ("gigpo", [*TURNS, "credit.clock=token"], "credit.clock"),
+    ("gigpo", [*TURNS, "data.group_size=1"], "data.group_size"),
+    ("gigpo", [*TURNS, "credit.std=sample"], "credit.threshold"),
+    ("ppo", [*STEPS, "credit.steps=null"], "credit.steps"),
+    ("ppo", [*STEPS, "credit.lambda_critic=1"], "credit.lambda_critic"),
+    ("ppo", ["credit.steps=4"], "credit.steps"),
     ("impala", ["credit.rho_bar=0.5"], "credit.c_bar"),
     ("impala", ["credit.c_bar=null"], "credit.c_bar"),
     ("gspo", ["action.combine=null"], "action.combine"),
@@ -181,6 +193,10 @@ def test_dr_grpo_demands_a_declared_length(tmp_path):
         ("reinforce", ["credit={baseline: prompt_mean, window: 8}"]),
         ("reinforce", ["credit.baseline=greedy", "data.group_size=1"]),
         ("ppo", ["credit={lambda_policy: null, alpha: 1.5, clock: turn}"]),
+        ("reinforce_pp", ["credit={baseline: group, std: sample}", "data.group_size=2"]),
+        ("gigpo", TURNS),
+        ("gigpo", [*TURNS, "credit.std=sample", "credit.threshold=0.01"]),
+        ("ppo", STEPS),
         ("ppo", ["critic={trunk: shared, coefficient: 0.1}"]),
         ("ppo", ["critic={head: hl_gauss, support: [0.0, 1.0]}", "credit.whiten=null"]),
         ("grpo", ["action={ratio: turn, combine: sum, denominator: response}"]),

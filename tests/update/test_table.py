@@ -6,7 +6,7 @@ import torch
 from hexad.recipe import legal
 from hexad.recipe.update_axis import CorrectionSpec, KLSpec
 from hexad.update import kl, surrogate
-from hexad.update.table import CORRECTIONS, KEYS, SURROGATES, Stack, conflicts
+from hexad.update.table import CORRECTIONS, KEYS, SURROGATES
 
 # -- one truth -------------------------------------------------------------------------------
 
@@ -72,57 +72,3 @@ def test_missing_and_unknown_numbers_are_refused(numbers, said):
 
 def test_a_surrogate_without_bounds_has_no_sides():
     assert SURROGATES["sapo"].outside({"log_ratio": torch.zeros(1)}, {}) is None
-
-
-# -- stacks ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "stack",
-    [
-        Stack("clip", "update"),
-        Stack("clip", "direct"),
-        Stack("clip", "update", "episode"),
-        Stack("clip", "update", corrections=[("icepop", "engine")]),
-        Stack("clip", "update", corrections=[("tis", "proximal")]),
-        Stack("plain", "update", corrections=[("sequence_tis", "proximal")]),
-        Stack("cispo", "update", corrections=[("tis", "engine"), ("geometric", "engine")]),
-        Stack("squared", "update", "episode"),
-        Stack("dis", "direct"),
-        Stack("plain", "update", vtrace=True),
-        Stack("nll", "none"),
-    ],
-)
-def test_sound_stacks(stack):
-    assert conflicts(stack) == []
-
-
-@pytest.mark.parametrize(
-    ("stack", "said"),
-    [
-        (Stack("dis", "direct", corrections=[("tis", "engine")]), "does again"),
-        (Stack("dis", "direct", corrections=[("opsm", "proximal")]), "does again"),
-        (Stack("difference", "direct", corrections=[("icepop", "engine")]), "does again"),
-        (Stack("clip", "direct", corrections=[("tis", "engine")]), "does again"),
-        (Stack("dis", "direct", vtrace=True), "V-trace has already"),
-        (Stack("plain", "update", corrections=[("tis", "proximal")], vtrace=True), "do so again"),
-        (Stack("plain", "update", corrections=[("tis", "engine")], vtrace=True), "do so again"),
-        (Stack("clip", "update", corrections=[("tis", "engine"), ("mis", "proximal")]), "twice"),
-        (Stack("clip", "update", corrections=[("k3", "engine"), ("k3", "proximal")]), "twice"),
-        (Stack("dis", "update"), "takes the ratio direct, not update"),
-        (Stack("squared", "direct", "episode"), "takes the ratio update, not direct"),
-        (Stack("clip", "proximal"), "not proximal"),
-        (Stack("squared", "update"), "not of a token"),
-        (Stack("cispo", "update", "turn"), "not of a turn"),
-        (Stack("clip", "update", corrections=[("tis", "update")]), "not update"),
-        (Stack("nll", "none", corrections=[("tis", "engine")]), "nothing to correct"),
-    ],
-)
-def test_stacks_that_count_twice_or_do_not_fit(stack, said):
-    found = conflicts(stack)
-    assert len(found) == 1 and said in found[0]
-
-
-def test_an_unknown_name_is_no_stack():
-    with pytest.raises(KeyError):
-        conflicts(Stack("clop", "update"))

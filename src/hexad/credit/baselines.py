@@ -10,30 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hexad.credit.group_relative import dr_grpo, reinforce, rloo, usable
-
-
-def none(score: Tensor, scored: Tensor, group: Tensor) -> Tensor:
-    """0 for every usable episode."""
-    return _behind(score, scored, reinforce(score, scored, group))
-
-
-def batch_mean(score: Tensor, scored: Tensor, group: Tensor) -> Tensor:
-    """Mean score of the batch, the episode's own included: shrinks advantages by (N - 1) / N."""
-    return _behind(score, scored, reinforce(score, scored, group, baseline="batch"))
+from hexad.credit.group_relative import dr_grpo, usable
 
 
 def group_mean(score: Tensor, scored: Tensor, group: Tensor) -> Tensor:
     """Mean score of the group, the episode's own included. Source: Dr. GRPO, arXiv 2503.20783."""
-    return _behind(score, scored, dr_grpo(score, scored, group))
-
-
-def leave_one_out(score: Tensor, scored: Tensor, group: Tensor) -> Tensor:
-    """Mean score of the group's other usable members; a lonely member is its own baseline.
-
-    So its advantage is 0: no signal. Source: RLOO, arXiv 2402.14740.
-    """
-    return _behind(score, scored, rloo(score, scored, group))
+    # From the advantage, so that a flat group keeps an advantage of exactly 0.
+    found = score - dr_grpo(score, scored, group)
+    return torch.where(usable(score, scored), found, torch.nan)
 
 
 def greedy(score: Tensor, scored: Tensor, group: Tensor, greedy_score: Tensor) -> Tensor:
@@ -53,8 +37,3 @@ def advantage(score: Tensor, scored: Tensor, baseline: Tensor) -> Tensor:
         raise ValueError("baseline must be float64 [E]")
     present = usable(score, scored) & ~baseline.isnan()
     return torch.where(present, score - baseline, 0.0)
-
-
-def _behind(score: Tensor, scored: Tensor, found: Tensor) -> Tensor:
-    """The baseline that gave an advantage: flat groups keep an advantage of exactly 0."""
-    return torch.where(usable(score, scored), score - found, torch.nan)

@@ -1,4 +1,4 @@
-"""Dynamic sampling: which groups are trained on, and the books of all that were generated."""
+"""Dynamic sampling: which groups are trained on, and what becomes of the others."""
 
 from __future__ import annotations
 
@@ -46,34 +46,6 @@ class Outcome:
     def mixed(self) -> bool:
         """By verdict: live members that succeeded beside live ones that failed."""
         return len({self.success[i] for i in self.usable}) == 2
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """Groups, rollouts and sampled tokens; ``score`` and ``wins`` summed over ``live`` members."""
-
-    groups: int = 0
-    rollouts: int = 0
-    tokens: int = 0
-    live: int = 0
-    score: float = 0.0
-    wins: int = 0
-
-    def __add__(self, other: Total) -> Total:
-        """Sums; they merge over batches and ranks."""
-        pairs = zip(_numbers(self), _numbers(other), strict=True)
-        groups, rollouts, tokens, live, score, wins = (a + b for a, b in pairs)
-        return Total(int(groups), int(rollouts), int(tokens), int(live), score, int(wins))
-
-    @property
-    def mean(self) -> float:
-        """Mean score of live members; NaN without any."""
-        return self.score / self.live if self.live else math.nan
-
-    @property
-    def success(self) -> float:
-        """Share of live members that succeeded; NaN without any."""
-        return self.wins / self.live if self.live else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +112,3 @@ def select(
     gone = () if short or surplus == "carry" else rest
     more = target - len(usable) if short and not capped else 0
     return Selection(kept, waits, gone, dropped, short, more)
-
-
-def total(outcomes: Sequence[Outcome], indices: Sequence[int] | None = None) -> Total:
-    """The books of some outcomes (all by default): sampled and kept are two separate calls."""
-    books = Total()
-    for i in range(len(outcomes)) if indices is None else indices:
-        one = outcomes[i]
-        live = one.usable
-        score, wins = sum(one.scores[j] for j in live), sum(one.success[j] for j in live)
-        books += Total(1, len(one.scores), one.tokens, len(live), float(score), wins)
-    return books
-
-
-def _numbers(books: Total) -> tuple[float, ...]:
-    return (books.groups, books.rollouts, books.tokens, books.live, books.score, books.wins)

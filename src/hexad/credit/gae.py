@@ -56,14 +56,6 @@ def adaptive(clock: Clock, *, alpha: float) -> Tensor:
     return (1.0 - 1.0 / (alpha * steps)).clamp(0.0, 1.0)
 
 
-def lambda_return(clock: Clock, value: Tensor, *, gamma: float, lam: float | Tensor) -> Tensor:
-    """float64 [M]: ``(1 - lam) * sum_n lam^(n-1) G^(n)``, the last with what is left of the weight.
-
-    Equals ``V + A`` of :func:`gae` at this lambda; at 1 it is the return, at 0 one step.
-    """
-    return gae(clock, value, gamma=gamma, policy=lam, critic=lam).target
-
-
 def n_step(clock: Clock, value: Tensor, *, gamma: float, n: int) -> Tensor:
     """float64 [M]: ``G^(n)_t = sum_{k<n} gamma^k r_{t+k} + gamma^n V(s_{t+n})``.
 

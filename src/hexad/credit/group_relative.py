@@ -22,6 +22,14 @@ Baseline = Literal["none", "batch"]
 Std = Literal["population", "sample"]
 
 
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Which standard deviation divides, and at or below which one an advantage is exactly 0."""
+
+    std: Std = "population"
+    threshold: float = 1e-6
+
+
 def usable(score: Tensor, scored: Tensor) -> Tensor:
     """bool [E]: judged, with a finite score. The rest is missing, never 0."""
     return scored & torch.isfinite(score)
@@ -89,13 +97,6 @@ def dr_grpo(score: Tensor, scored: Tensor, group: Tensor) -> Tensor:
     """
     _check(score, scored, group)
     return _Groups.of(score, scored, group).centred
-
-
-def has_signal(advantage: Tensor, group: Tensor) -> Tensor:
-    """bool [G]: which groups have a non-zero advantage, in increasing order of group id."""
-    ids, inverse = torch.unique(group, return_inverse=True)
-    counts = torch.zeros(len(ids), dtype=torch.int64, device=group.device)
-    return counts.index_add(0, inverse, (advantage != 0).to(torch.int64)) > 0
 
 
 @dataclass(frozen=True, slots=True)

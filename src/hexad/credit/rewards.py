@@ -29,12 +29,6 @@ class Rewards:
     owner: Tensor
     index: Tensor
 
-    @classmethod
-    def at_end(cls, score: Tensor) -> Rewards:
-        """One reward an episode, at its end: ``score`` float64 [E]."""
-        zero = torch.zeros(len(score), dtype=torch.int64)
-        return cls(score, torch.arange(len(score)), zero, zero - 1)
-
     def __add__(self, other: Rewards) -> Rewards:
         """Both lists, one behind the other."""
         names = ("value", "episode", "owner", "index")

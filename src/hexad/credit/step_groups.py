@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from hexad.credit.clock import Clock
-from hexad.credit.group_relative import Std, dr_grpo, grpo
+from hexad.credit.group_relative import Deviation, dr_grpo, grpo
 from hexad.credit.reward_to_go import reward_to_go
-from hexad.credit.scan import scan
-from hexad.credit.values import carry
 
 UNKNOWN = -1
 """State code of a step whose state has no digest: it is compared with no other step."""
@@ -26,14 +24,14 @@ def gigpo(
     *,
     gamma: float,
     omega: float = 1.0,
-    std: Std | None = None,
+    by: Deviation | None = None,
 ) -> Tensor:
     """``A = A_E + omega * A_S``, float64 [M].
 
     ``A_E``: the episode's undiscounted score relative to its group. ``A_S``: the step's return with
     ``gamma`` (the paper: .95) relative to all steps of the *same group* that were taken in the same
     state: ``state`` int64 [M] codes the environment's state digest at the decision, or
-    :data:`UNKNOWN`. Both are divided by a standard deviation unless ``std`` is None. A state that
+    :data:`UNKNOWN`. Both are divided by the deviation ``by``, where one is given. A state that
     lacks history the future depends on is not the same state; an episode that visits a state twice
     counts twice. Meant for the turn clock. Source: arXiv 2505.10978.
     """
@@ -41,18 +39,20 @@ def gigpo(
         raise ValueError(f"state must be int64 {tuple(clock.episode.shape)}: one code a step")
     if (state < UNKNOWN).any():
         raise ValueError("a state code is negative")
-    whole = _relative(clock.scores(), clock.lengths > 0, _checked(clock, group), std)
+    whole = _relative(clock.scores(), clock.lengths > 0, _checked(clock, group), by)
     returns = reward_to_go(clock, gamma=gamma)
     key = _pair(group[clock.episode], state)
-    return whole[clock.episode] + omega * _relative(returns, state != UNKNOWN, key, std)
+    return whole[clock.episode] + omega * _relative(returns, state != UNKNOWN, key, by)
 
 
-def turn_relative(clock: Clock, group: Tensor, *, gamma: float, std: Std | None) -> Tensor:
+def turn_relative(
+    clock: Clock, group: Tensor, *, gamma: float, by: Deviation | None = None
+) -> Tensor:
     """float64 [M]: the return-to-go of a step relative to the group's steps of equal number.
 
     Step k of an episode is compared with step k of the group's other episodes that have one: the
-    numbers of steps, not their states, are equal. Divided by a standard deviation unless ``std`` is
-    None. Meant for the turn clock.
+    numbers of steps, not their states, are equal; where it has no other the advantage is 0. Divided
+    by the deviation ``by``, where one is given. Meant for the turn clock.
     """
     returns = reward_to_go(clock, gamma=gamma)
     starts = torch.cumsum(clock.lengths, 0) - clock.lengths
@@ -60,23 +60,13 @@ def turn_relative(clock: Clock, group: Tensor, *, gamma: float, std: Std | None)
     number = torch.empty_like(order)
     number[order] = torch.arange(len(order)) - starts[clock.episode[order]]
     key = _pair(_checked(clock, group)[clock.episode], number)
-    return _relative(returns, torch.ones_like(clock.last), key, std)
+    return _relative(returns, torch.ones_like(clock.last), key, by)
 
 
-def process_supervision(clock: Clock, group: Tensor, *, std: Std | None) -> Tensor:
-    """GRPO with process rewards: ``A_t = sum_{k >= t} (r_k - mean r) / std r``, float64 [M].
-
-    Mean and standard deviation are over the rewards of all steps of the group (``std`` None: only
-    centred), a step that was paid nothing being a reward of 0. A longer episode sums more terms.
-    Source: DeepSeekMath, arXiv 2402.03300, section 4.1.3.
-    """
-    key = _checked(clock, group)[clock.episode]
-    normal = _relative(clock.reward, torch.ones_like(clock.last), key, std)
-    return scan(normal, carry(clock, 1.0))
-
-
-def _relative(values: Tensor, counted: Tensor, key: Tensor, std: Std | None) -> Tensor:
-    return dr_grpo(values, counted, key) if std is None else grpo(values, counted, key, std=std)
+def _relative(values: Tensor, counted: Tensor, key: Tensor, by: Deviation | None) -> Tensor:
+    if by is None:
+        return dr_grpo(values, counted, key)
+    return grpo(values, counted, key, std=by.std, threshold=by.threshold)
 
 
 def _pair(group: Tensor, inner: Tensor) -> Tensor:

@@ -41,10 +41,9 @@ class BetaTracker:
     """``v = alpha / (alpha + beta)``; ``alpha <- rho * alpha + r``, ``beta <- rho * beta + 1 - r``.
 
     Scores lie in [0, 1]. A task that was never seen has the value ``initial`` with the count
-    ``1 / (1 - low)``, the steady state of the fastest forgetting; :meth:`seed` begins with samples
-    instead. Read with :meth:`baseline` *before* :meth:`update`, or the baseline is biased.
-    Advantages are then whitened over the batch. Source: Single-stream policy optimisation,
-    arXiv 2509.13232.
+    ``1 / (1 - low)``, the steady state of the fastest forgetting. Read with :meth:`baseline`
+    *before* :meth:`update`, or the baseline is biased. Advantages are then whitened over the batch.
+    Source: Single-stream policy optimisation, arXiv 2509.13232.
     """
 
     def __init__(self, forgetting: Forgetting, initial: float) -> None:
@@ -63,14 +62,6 @@ class BetaTracker:
         """The tracked success rate; near .5 a task teaches most."""
         alpha, beta = self.counts(task)
         return alpha / (alpha + beta)
-
-    def seed(self, task: str, scores: Sequence[float]) -> None:
-        """Begin a task with the mean of offline samples, at the initial count."""
-        count = 1.0 / (1.0 - self.forgetting.low)
-        if not scores or any(not 0 <= s <= 1 for s in scores):
-            raise ValueError("needs at least one score, all in [0, 1]")
-        mean = sum(scores) / len(scores)
-        self._counts[task] = (mean * count, (1.0 - mean) * count)
 
     def baseline(self, tasks: Sequence[str], score: Tensor, scored: Tensor) -> Tensor:
         """float64 [E]: the value of each episode's task; NaN where the episode is missing."""

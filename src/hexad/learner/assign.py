@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,21 +14,17 @@ from hexad.contract.faults import ContractViolation
 from hexad.contract.lookup import load_object
 from hexad.credit import baselines
 from hexad.credit.clock import Clock, Tokens, clock
-from hexad.credit.gae import adaptive, gae
+from hexad.credit.gae import gae
 from hexad.credit.group_relative import dr_grpo, grpo, reinforce, rloo, usable
-from hexad.credit.reward_to_go import reward_to_go
 from hexad.credit.shaping import shaped
-from hexad.credit.step_groups import gigpo
-from hexad.credit.values import Estimate
-from hexad.credit.vtrace import vtrace
 from hexad.credit.whiten import whiten
 from hexad.learner.baselines import Memory, memory
 from hexad.learner.batch import Batch, Credit, Scores
+from hexad.learner.clocked import CLOCKED, Question
 from hexad.learner.rewards import rewards_of
 from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
 from hexad.recipe.credit_axis import CreditSpec
-from hexad.update import ratio
 
 Episodic = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``(score [E], scored [E], group [E]) -> advantage [E]``."""
@@ -56,91 +51,6 @@ EPISODIC: dict[str, Callable[[CreditSpec], Episodic]] = {
     "dr_grpo": lambda spec: dr_grpo,
 }
 """Estimators of one number an episode: name -> the function with its options bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What an estimator on the clock is asked: facts, values, and what was said of them."""
-
-    batch: Batch
-    scores: Scores
-    clock: Clock
-    spec: CreditSpec
-
-
-def _gae(asked: Question) -> Estimate:
-    spec, steps = asked.spec, asked.clock
-    assert asked.scores.value is not None
-    policy: float | Tensor | None = spec.lambda_policy
-    if spec.alpha is not None:
-        policy = adaptive(steps, alpha=spec.alpha)
-    assert policy is not None and spec.lambda_critic is not None
-    value = asked.scores.value.value
-    return gae(steps, value, gamma=spec.gamma, policy=policy, critic=spec.lambda_critic)
-
-
-def _vtrace(asked: Question) -> Estimate:
-    spec, steps, scores = asked.spec, asked.clock, asked.scores
-    assert scores.value is not None and scores.old is not None
-    assert spec.lambda_policy is not None and spec.rho_bar is not None and spec.c_bar is not None
-    log = ratio.proximal(
-        old=scores.old.logprob, behaviour=asked.batch.behaviour, mask=steps.step >= 0
-    )
-    return vtrace(
-        steps,
-        scores.value.value,
-        steps.sum(log),
-        gamma=spec.gamma,
-        lam=spec.lambda_policy,
-        bars=(spec.rho_bar, spec.c_bar),
-    )
-
-
-def _gigpo(asked: Question) -> Estimate:
-    spec, steps = asked.spec, asked.clock
-    assert spec.omega is not None
-    advantage = gigpo(
-        steps,
-        asked.batch.episode_group,
-        _states(asked.batch, steps),
-        gamma=spec.gamma,
-        omega=spec.omega,
-        std=spec.std,
-    )
-    return Estimate(advantage, advantage)
-
-
-def _states(batch: Batch, steps: Clock) -> Tensor:
-    """int64 [M]: a number for every state that a turn began in.
-
-    Raises ``ContractViolation`` for an episode whose environment names no states.
-    """
-    codes: dict[str, int] = {}
-    turns = batch.turn[steps.first].tolist()
-    found = []
-    for episode, turn in zip(steps.episode.tolist(), turns, strict=True):
-        known = batch.episodes[episode]
-        if turn >= len(known.states):
-            raise ContractViolation(
-                f"estimator gigpo: episode {known.episode_id} names no state for turn {turn}; its "
-                f"environment {known.environment!r} needs a state_digest"
-            )
-        found.append(codes.setdefault(known.states[turn], len(codes)))
-    return torch.tensor(found, dtype=torch.int64)
-
-
-def _to_go(asked: Question) -> Estimate:
-    returns = reward_to_go(asked.clock, gamma=asked.spec.gamma)
-    return Estimate(returns, returns)
-
-
-CLOCKED: dict[str, Callable[[Question], Estimate]] = {
-    "gae": _gae,
-    "vtrace": _vtrace,
-    "reinforce_pp": _to_go,
-    "gigpo": _gigpo,
-}
-"""Estimators on the clock: name -> the function."""
 
 
 class Assigner:
@@ -193,12 +103,15 @@ class Assigner:
             advantage = self._spread(batch, self._episodic(batch, scores, penalty, greedy), counted)
         else:
             assert steps is not None
-            spec = self.spec.model_copy(update={"lambda_critic": 1.0} if pretrain else {})
-            found = self._own(CLOCKED)(Question(batch, scores, steps, spec))
+            found = self._own(CLOCKED)(Question(batch, scores, steps, self.spec))
             advantage = steps.spread(found.advantage)
-            if self.rule.critic:
+            if scores.value is not None and self.rule.critic:
+                goal = found.target
+                if pretrain:
+                    value, gamma = scores.value.value, self.spec.gamma
+                    goal = gae(steps, value, gamma=gamma, policy=1.0, critic=1.0).target
                 target = torch.full((len(batch.ids),), torch.nan, dtype=torch.float64)
-                target[steps.first] = found.target
+                target[steps.first] = goal
         if self.spec.whiten is not None and steps is not None:
             advantage = self._whitened(batch, steps, advantage)
         return Credit(advantage, counted, target, steps)
@@ -257,10 +170,9 @@ class Assigner:
         return torch.where(inside, advantage[batch.token_episode], 0.0)
 
     def _whitened(self, batch: Batch, steps: Clock, advantage: Tensor) -> Tensor:
-        index = batch.episode_group if self.spec.whiten == "group" else None
-        assert self.spec.whiten is not None
-        values = advantage[steps.first]
-        return steps.spread(whiten(steps, values, scope=self.spec.whiten, index=index))
+        group = batch.episode_group if self.spec.whiten == "group" else None
+        values, std = advantage[steps.first], self.spec.std or "population"
+        return steps.spread(whiten(steps, values, group=group, std=std))
 
     def _clock(self, batch: Batch, penalty: Tensor | None) -> Clock:
         tokens = Tokens(

@@ -26,19 +26,21 @@ class CreditSpec(Axis):
     """Axis 4: how reward reaches actions."""
 
     estimator: str = "grpo"
-    """The advantage estimator: none, reinforce, rloo, grpo, dr_grpo, reinforce_pp, gigpo, gae,
-    vtrace, or ``package.module:object`` of user code."""
-    baseline: Literal["none", "batch", "prompt_mean", "beta", "greedy"] | None = None
+    """The advantage estimator: none, reinforce, rloo, grpo, dr_grpo, reinforce_pp, turn_group,
+    gigpo, gae, n_step, vtrace, or ``package.module:object`` of user code. ``turn_group`` compares
+    what was still paid after turn k with that of the group's other episodes after their turn k."""
+    baseline: Literal["none", "batch", "group", "prompt_mean", "beta", "greedy"] | None = None
     """Estimator ``reinforce``: what is subtracted from the return. ``prompt_mean``: mean of the
     task's last scores; ``beta``: a discounted Beta tracker of the task's success;
-    ``greedy``: the score of a greedy rollout (ReMax), an auxiliary one a task."""
+    ``greedy``: the score of a greedy rollout (ReMax), an auxiliary one a task. Estimator
+    ``reinforce_pp``: nothing, or ``group``, the mean score of the group."""
     window: Positive | None = None
     """Baseline ``prompt_mean``: how many scores of a task are remembered."""
     tracker: TrackerSpec | None = None
     """Baseline ``beta``: how fast it forgets."""
     std: Literal["population", "sample"] | None = None
-    """Estimators ``grpo`` and ``gigpo``: which standard deviation divides; ``null`` in ``gigpo``
-    divides by none."""
+    """Which standard deviation divides: population (by K) or sample (by K - 1), also that of
+    ``whiten``. Estimators ``gigpo`` and ``turn_group``: ``null`` divides by none."""
     threshold: float | None = Field(default=None, ge=0)
     """With ``std``: at or below this standard deviation the advantage is exactly 0."""
     omega: float | None = Field(default=None, ge=0)
@@ -50,9 +52,11 @@ class CreditSpec(Axis):
     lambda_policy: float | None = Field(default=None, ge=0, le=1)
     """Estimators ``gae`` and ``vtrace``: trace of the advantage, unless ``alpha`` sets it."""
     lambda_critic: float | None = Field(default=None, ge=0, le=1)
-    """Estimator ``gae``: trace of the critic's target."""
+    """Estimator ``gae``: trace of the critic's target, which is the lambda return."""
     alpha: float | None = Field(default=None, gt=0)
     """Estimator ``gae``: trace 1 - 1 / (alpha l) in [0, 1], of an episode of l clock steps."""
+    steps: Positive | None = None
+    """Estimator ``n_step``: after how many clock steps the return bootstraps from the value."""
     rho_bar: float | None = Field(default=None, gt=0)
     """Estimator ``vtrace``: cap of the ratio in the temporal difference; sets the fixed point."""
     c_bar: float | None = Field(default=None, gt=0)

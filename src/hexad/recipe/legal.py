@@ -79,7 +79,17 @@ ESTIMATORS: dict[str, EstimatorRule] = {
     ),
     "dr_grpo": EstimatorRule(required=("truncation",), optional=("whiten",), group=2),
     "reinforce_pp": EstimatorRule(
-        CLOCKS, ("whiten",), ("truncation", "gamma", "shaping"), episode=False
+        CLOCKS,
+        ("whiten",),
+        ("truncation", "gamma", "shaping", "baseline", "std"),
+        episode=False,
+    ),
+    "turn_group": EstimatorRule(
+        ("turn",),
+        ("truncation",),
+        ("std", "threshold", "whiten", "gamma", "shaping"),
+        group=2,
+        episode=False,
     ),
     "gigpo": EstimatorRule(
         ("turn",),
@@ -95,6 +105,9 @@ ESTIMATORS: dict[str, EstimatorRule] = {
         ("lambda_policy", "alpha", "whiten", "gamma", "shaping"),
         critic=True,
         episode=False,
+    ),
+    "n_step": EstimatorRule(
+        CLOCKS, ("steps",), ("whiten", "gamma", "shaping"), critic=True, episode=False
     ),
     "vtrace": EstimatorRule(
         CLOCKS,
@@ -119,6 +132,7 @@ ESTIMATOR_KEYS = (
     "lambda_policy",
     "lambda_critic",
     "alpha",
+    "steps",
     "rho_bar",
     "c_bar",
     "shaping",
@@ -148,7 +162,7 @@ class Estimator:
 
     With ``rule.episode`` the ``function(score [E], scored [E], group [E]) -> advantage [E]`` is as
     in ``hexad.credit.group_relative``; else ``function(question) -> Estimate`` as in
-    ``hexad.learner.assign``.
+    ``hexad.learner.clocked``.
     """
 
     rule: EstimatorRule

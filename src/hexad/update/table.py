@@ -1,12 +1,12 @@
-"""What each surrogate and correction takes, and which of them may be stacked.
+"""What each surrogate and correction takes.
 
 Names are those of ``update.surrogate`` and ``update.correction.rule`` in a recipe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -121,58 +121,3 @@ CORRECTIONS: Mapping[str, Rule] = {
     "k3": Rule(correction.k3, weighs=False, whole=True),
     "opsm": Rule(correction.opsm, weighs=False, whole=True, advantage=True),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """Everything in one policy term that divides two policies.
-
-    ``role`` and ``unit`` of the surrogate's ratio; ``corrections`` are pairs of rule and role;
-    ``vtrace``: the advantage is already weighed by old / behaviour.
-    """
-
-    surrogate: str
-    role: str
-    unit: str = "token"
-    corrections: Sequence[tuple[str, str]] = field(default=())
-    vtrace: bool = False
-
-
-def conflicts(stack: Stack) -> list[str]:
-    """Why ``stack`` must be refused, one sentence a reason; empty where it may be used.
-
-    A change of policy is counted once: direct = update * proximal, and proximal = staleness *
-    engine, so whatever divides by ``behaviour`` contains the engine's mismatch. One weight and
-    any number of rejections of different rules may stand on one ratio (algorithms.md 6.15, 1.5).
-    """
-    return [*_misfits(stack), *_doubles(stack)]
-
-
-def _misfits(stack: Stack) -> Iterator[str]:
-    rule, name = SURROGATES[stack.surrogate], stack.surrogate
-    if rule.roles and stack.role not in rule.roles:
-        yield f"{name} takes the ratio {' or '.join(rule.roles)}, not {stack.role}"
-    if stack.unit not in rule.units:
-        yield f"{name} takes the ratio of a {' or '.join(rule.units)}, not of a {stack.unit}"
-    for chosen, role in stack.corrections:
-        if role not in CORRECTIONS[chosen].roles:
-            yield f"{chosen} corrects {' or '.join(CORRECTIONS[chosen].roles)}, not {role}"
-
-
-def _doubles(stack: Stack) -> Iterator[str]:
-    rule, chosen = SURROGATES[stack.surrogate], [name for name, _ in stack.corrections]
-    if not rule.roles and (stack.corrections or stack.vtrace):
-        yield f"{stack.surrogate} divides no policies: there is nothing to correct"
-        return
-    if stack.role == "direct":
-        for name, role in stack.corrections:
-            yield f"{stack.surrogate} on direct divides by behaviour, {name} on {role} does again"
-        if stack.vtrace:
-            yield f"{stack.surrogate} on direct divides by behaviour, V-trace has already"
-    elif stack.vtrace:
-        for name, role in stack.corrections:
-            yield f"V-trace weighs by old / behaviour, {name} on {role} would do so again"
-    if sum(CORRECTIONS[name].weighs for name in chosen) > 1:
-        yield f"{' and '.join(chosen)} weigh by the same mismatch twice"
-    if len(set(chosen)) < len(chosen):
-        yield "the same correction twice"

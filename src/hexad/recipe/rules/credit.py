@@ -19,6 +19,7 @@ _ADVICE = {
     "omega": "use credit.omega: 1.0, as the paper does",
     "lambda_policy": "use credit.lambda_policy: 0.95, or 1.0",
     "lambda_critic": "use credit.lambda_critic: 1.0: the Monte Carlo return",
+    "steps": "use credit.steps: 5",
     "rho_bar": "use credit.rho_bar: 1.0, IMPALA's",
     "c_bar": "use credit.c_bar: 1.0, IMPALA's",
     "whiten": "use credit.whiten: batch",
@@ -67,10 +68,14 @@ def companions(recipe: Recipe) -> Iterator[Problem]:
         reason = "baseline beta forgets as its tracker says, no other does"
         fix = "set both, for example tracker: {low: 0.875, high: 0.96, half_life: 0.06}, or neither"
         yield Problem("credit.tracker", reason, fix)
+    if credit.baseline is not None:
+        yield from _baseline(recipe)
     if credit.baseline == "greedy" and recipe.data.dynamic is not None:
         reason = "groups with a contrast have a baseline of their own"
         yield Problem("credit.baseline", reason, "use credit.estimator: rloo, or dynamic: null")
-    if credit.estimator == "gigpo" and (credit.std is None) != (credit.threshold is None):
+    if credit.estimator in ("gigpo", "turn_group") and (credit.std is None) != (
+        credit.threshold is None
+    ):
         reason = "a standard deviation divides only above a threshold"
         yield Problem("credit.threshold", reason, "set std and threshold, or neither")
     if credit.estimator == "gae" and (credit.lambda_policy is None) == (credit.alpha is None):
@@ -83,6 +88,23 @@ def companions(recipe: Recipe) -> Iterator[Problem]:
     if credit.whiten == "group" and recipe.data.group_size < 2:
         reason = "one attempt has no deviation inside its group"
         yield Problem("credit.whiten", reason, "use credit.whiten: batch")
+
+
+def _baseline(recipe: Recipe) -> Iterator[Problem]:
+    """The baseline is one of the estimator's."""
+    credit = recipe.credit
+    grouped = credit.baseline == "group"
+    if credit.estimator == "reinforce" and grouped:
+        reason = "the return less the mean of its group is the estimator dr_grpo"
+        yield Problem("credit.baseline", reason, "use credit.estimator: dr_grpo, or rloo")
+    if credit.estimator == "reinforce_pp" and credit.baseline not in ("none", "group"):
+        reason = f"REINFORCE++ subtracts nothing or the mean of the group, not {credit.baseline}"
+        yield Problem("credit.baseline", reason, "use credit.baseline: group, or none")
+    if grouped and recipe.data.group_size < 2:
+        reason = "an attempt alone is its own mean, and nothing would be left to learn from"
+        yield Problem(
+            "credit.baseline", reason, "use data.group_size: 2 or more, or baseline: none"
+        )
 
 
 def critic(recipe: Recipe) -> Iterator[Problem]:
