@@ -13,6 +13,7 @@ from hexad.contract.messages import Message
 from hexad.contract.reward import Owner, Reward
 from hexad.contract.task import Task
 from hexad.contract.verdict import UNSCORED, Verdict, VerdictStatus
+from hexad.feedback.flaky import FlakyVerifier
 from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.protocol import RewardMapping, Verifier
 
@@ -149,5 +150,5 @@ class Feedback:
 
     def close(self) -> None:
         """End the processes of a verifier that has any."""
-        if isinstance(self.verifier, IsolatedVerifier):
+        if isinstance(self.verifier, IsolatedVerifier | FlakyVerifier):
             self.verifier.close()

@@ -12,6 +12,7 @@ from pydantic import Field
 from hexad.contract.sampling import Sampling
 from hexad.recipe.axis import Axis, Fraction, NonNegative, Positive
 from hexad.recipe.credit_axis import CreditSpec
+from hexad.recipe.task_axis import ChaosSpec, LatencySpec
 from hexad.recipe.timing_axis import TimingSpec
 from hexad.recipe.update_axis import CriticSpec, UpdateSpec
 
@@ -26,7 +27,10 @@ class SplitSpec(Axis):
 
 
 class LimitsSpec(Axis):
-    """The trainer's limits on one episode: reaching one truncates it."""
+    """The trainer's limits on one episode: reaching one truncates it.
+
+    ``reset_seconds`` and ``step_seconds`` limit the environment: beyond them it is at fault.
+    """
 
     turns: Positive = 8
     """Assistant turns."""
@@ -36,6 +40,10 @@ class LimitsSpec(Axis):
     """Tokens of the whole context."""
     seconds: float | None = Field(default=None, gt=0)
     """Wall-clock seconds of one episode."""
+    reset_seconds: float = Field(default=60.0, gt=0)
+    """Seconds that a reset may take; later it hangs, which is an environment fault."""
+    step_seconds: float = Field(default=60.0, gt=0)
+    """Seconds that a step may take; later it hangs, which is an environment fault."""
 
 
 class TaskSpec(Axis):
@@ -55,6 +63,10 @@ class TaskSpec(Axis):
     """Tasks for a deployment decision."""
     limits: LimitsSpec = LimitsSpec()
     """The trainer's limits on one episode."""
+    latency: LatencySpec | None = None
+    """Make calls of the environment wait; ``null`` leaves them as fast as they are."""
+    chaos: ChaosSpec | None = None
+    """Make environment and verifier fail; ``null`` leaves them as they are."""
 
 
 class SamplingSpec(Axis):

@@ -10,7 +10,7 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.methods import method
 from hexad.recipe.presets import lookup
 from hexad.recipe.problem import Problem
-from hexad.recipe.rules import credit, data, run, update
+from hexad.recipe.rules import credit, data, run, task, update
 
 __all__ = ["RULES", "Problem", "problems", "refusal", "validate"]
 
@@ -73,6 +73,9 @@ RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     credit.companions,
     credit.critic,
     data.sampling,
+    task.latency,
+    task.chaos,
+    task.disturbances,
     update.surrogate,
     update.corrections,
     update.kl,

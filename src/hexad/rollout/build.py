@@ -22,7 +22,8 @@ from hexad.policy.engine import Engine
 from hexad.policy.load import load_policy
 from hexad.policy.policy import Policy
 from hexad.recipe.axes import Recipe
-from hexad.rollout.world import PolicyIdentity, World
+from hexad.rollout.disturb import disturbed, flaky
+from hexad.rollout.world import Patience, PolicyIdentity, World
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ def world_of(
     feedback = None
     if recipe.feedback.source == "verifier":
         judge = verifier(recipe.feedback.verifier, tasks, _origin(recipe))
-        feedback = Feedback(judge, _mapping(recipe))
+        feedback = Feedback(flaky(judge, recipe.task), _mapping(recipe))
         held.callback(feedback.close)
     chat = policy.chat(tasks.tools)
     identity = PolicyIdentity(
@@ -93,7 +94,7 @@ def world_of(
     return World(
         engine=engine,
         chat=chat,
-        family=tasks,
+        family=disturbed(tasks, recipe.task),
         policy=identity,
         stop_ids=policy.stop_ids,
         lineage=lineage,
@@ -101,13 +102,14 @@ def world_of(
         sampling=policy.behaviour(recipe.policy.sampling.build(), chat),
         limits=recipe.task.limits,
         retries=recipe.data.retries,
+        patience=Patience(recipe.task.limits.reset_seconds, recipe.task.limits.step_seconds),
     )
 
 
 def independent(world: World, recipe: Recipe, held: ExitStack) -> World:
     """The world of an evaluation: a verifier object that training never sees."""
     judge = evaluation_verifier(world.family, recipe.feedback.verifier, _origin(recipe))
-    feedback = Feedback(judge, mapping(recipe.feedback.mapping))
+    feedback = Feedback(flaky(judge, recipe.task), mapping(recipe.feedback.mapping))
     held.callback(feedback.close)
     return replace(world, feedback=feedback)
 
