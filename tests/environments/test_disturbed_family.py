@@ -53,6 +53,9 @@ def test_equal_keys_give_equal_numbers_and_every_part_of_the_key_counts():
     drawn = [uniform("latency", seed, turn) for seed in range(400) for turn in range(5)]
     assert all(0 < u < 1 for u in drawn)
     assert len(set(drawn)) == 2000
+    latency = Latency("lognormal", 0.5, sigma=1.0)
+    keys = [(seed, turn) for seed in range(3) for turn in range(1, 5)]
+    assert len({latency.seconds(moment(*key)) for key in keys}) == 12
     tenths = [sum(i / 10 <= u < (i + 1) / 10 for u in drawn) for i in range(10)]
     assert all(160 <= count <= 240 for count in tenths), tenths  # 200 expected, sd 13.4
 
@@ -100,6 +103,7 @@ def test_abilities_neither_appear_nor_vanish():
     assert family.demonstration(family.tasks(Split.TRAIN, 1)[0]).turns
     world = family.make()
     assert isinstance(world, Forkable) and isinstance(world, Repeatable)
+    assert hasattr(type(world), "repeatable")  # protocols of Python 3.12 look no further
     once = disturb(BadFamily({}, {}), [Latency("constant", 0.1)]).make()  # it cannot fork
     assert not isinstance(once, Forkable) and isinstance(once, Repeatable)
 

@@ -90,6 +90,9 @@ def test_a_flaky_verifier_leaves_episodes_unscored_and_never_wrong():
     assert made[failed.index(True)].verdict.evidence.count("ChaosError") == 1
     repeated = collect(plans, world_with(chaos=ChaosSpec(flaky_verifier=0.3)))
     assert [untimed(e) for e in made] == [untimed(e) for e in repeated]
+    hidden = [replace(p, task=replace(p.task, split=Split.HIDDEN)) for p in plans]
+    judged = collect(hidden, world_with(chaos=ChaosSpec(flaky_verifier=1.0)))
+    assert all(e.scored for e in judged)
 
 
 def test_what_disturbs_is_in_the_provenance():
