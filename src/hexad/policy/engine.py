@@ -6,17 +6,31 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 
 from hexad.contract.arrays import Floats, Ints
 from hexad.contract.digest import canonical_json
+from hexad.contract.faults import ContractViolation
 from hexad.contract.sampling import Sampling
 from hexad.contract.support import Support
 
 Weights: TypeAlias = Mapping[str, torch.Tensor]
 """A state dict of the policy's Hugging Face model."""
+Refresh: TypeAlias = Literal["at_turn", "in_flight"]
+"""What becomes of open requests when weights are published: they finish, or go on with the new."""
+
+
+def require_fit(weights: Weights, own: Weights) -> None:
+    """Raise ``ContractViolation`` unless ``weights`` have the names and shapes of ``own``."""
+    if found := weights.keys() ^ own.keys():
+        raise ContractViolation(f"the published weights differ in {sorted(found)[:3]}")
+    for name, tensor in own.items():
+        if weights[name].shape != tensor.shape:
+            raise ContractViolation(
+                f"the published {name} is {tuple(weights[name].shape)}, not {tuple(tensor.shape)}"
+            )
 
 
 class Stop(StrEnum):
@@ -134,10 +148,15 @@ class Engine(Protocol):
         """Sample until a stop id, ``max_tokens`` or an abort."""
         ...
 
-    async def publish(self, weights: Weights | None, version: int) -> None:
+    async def publish(
+        self, weights: Weights | None, version: int, refresh: Refresh = "at_turn"
+    ) -> None:
         """Load ``weights`` as ``version``; ``None`` when bound to the learner's tensors.
 
         Waits until open requests are finished, retires every cached prefix, then moves the label.
+        ``in_flight`` does not wait: open requests are cut after the token they are at, and go on
+        from there with the new weights. Their callers get one completion, in which ``versions``
+        says who sampled each token.
         """
         ...
 

@@ -18,7 +18,16 @@ from hexad.contract.sampling import Sampling
 from hexad.policy import attend, block, cuts, decode, draw, generic, grammar, lean, qwen, transforms
 from hexad.policy.backend import Ask, Backend, Index
 from hexad.policy.cuts import Cuts
-from hexad.policy.engine import Completion, EngineStats, Health, Request, Stop, Weights
+from hexad.policy.engine import (
+    Completion,
+    EngineStats,
+    Health,
+    Refresh,
+    Request,
+    Stop,
+    Weights,
+    require_fit,
+)
 from hexad.policy.grammar import Grammars
 from hexad.policy.lease import Lease
 from hexad.policy.signal import Signal
@@ -128,17 +137,29 @@ class LocalEngine:
                 )
             return await self._serve(request)
 
-    async def publish(self, weights: Weights | None, version: int) -> None:
-        """See :class:`hexad.policy.engine.Engine`; later requests wait until it is done."""
+    async def publish(
+        self, weights: Weights | None, version: int, refresh: Refresh = "at_turn"
+    ) -> None:
+        """See :class:`hexad.policy.engine.Engine`; later requests wait until it is done.
+
+        Weights that do not fit the model are refused before anything is touched. A bound engine has
+        no ``in_flight``: its weights cannot have moved while a request was open.
+        """
         if self._closed:
             raise EngineFault("the engine is closed")
         if (weights is None) != self._bound:
             raise ContractViolation("a bound engine publishes no weights, a copying one needs them")
+        if weights is not None:
+            require_fit(weights, self._model.state_dict())
+        elif refresh == "in_flight":
+            raise ContractViolation("a bound engine cannot take weights in flight")
         if self._publishing:
             raise ContractViolation(f"version {version} is published during another publish")
         self._publishing = True
         try:
-            while self._queue or self._table.tickets:
+            if refresh == "in_flight":
+                self._cut()
+            while self._table.tickets or (self._queue and refresh == "at_turn"):
                 await self._changed.wait()
             if weights is not None:
                 self._model.load_state_dict(weights)
@@ -147,7 +168,7 @@ class LocalEngine:
             self._version = version
         finally:
             self._publishing = False
-            self._queue, self._held = self._held, []
+            self._queue, self._held = self._queue + self._held, []
             self._ensure_pump()
 
     async def abort(self, session: str | None = None) -> None:
@@ -189,6 +210,8 @@ class LocalEngine:
             self._replayable.add((request.sampling, request.trained))
         if request.sampling.grammar is not None and not request.stop_ids:
             raise ValueError("a grammar ends with a stop id, and the request names none")
+        if not 0 <= request.begun <= len(request.ids):
+            raise ValueError(f"{request.begun} of {len(request.ids)} ids cannot have begun a turn")
         ids, room = request.ids, self._policy.max_context - len(request.ids)
         if not len(ids) or room < 1 or request.max_tokens < 1:
             raise ValueError(
@@ -198,6 +221,18 @@ class LocalEngine:
         named = [int(ids.min()), int(ids.max()), *request.stop_ids]
         if min(named) < 0 or max(named) >= self._vocabulary:
             raise ValueError(f"an id is outside the vocabulary of {self._vocabulary}")
+
+    def _cut(self) -> None:
+        """Stop every open request after the token it is at; it waits at the head of the queue."""
+        table = self._table
+        lanes = table.live
+        pieces = [table.completion(lane, self._version, aborted=True) for lane in lanes.tolist()]
+        limits = table.limit[lanes].tolist()
+        tickets = table.close(lanes)
+        for lane, ticket, piece, limit in zip(lanes.tolist(), tickets, pieces, limits, strict=True):
+            self._backend.release(lane, keep=True)
+            ticket.cut(piece, limit)
+        self._queue = tickets + self._queue
 
     async def _serve(self, request: Request) -> Completion:
         ticket = Ticket(request, asyncio.get_running_loop().create_future())
@@ -309,8 +344,7 @@ class LocalEngine:
             return
         for lane, ticket in zip(lanes.tolist(), self._table.close(lanes), strict=True):
             self._backend.release(lane, keep=True)
-            if not ticket.future.done():
-                ticket.future.set_result(self._table.completion(lane, self._version))
+            ticket.settle(self._table.completion(lane, self._version))
         self._changed.notify()
 
     def _fault(
@@ -340,6 +374,5 @@ class LocalEngine:
             for waiting in (self._held, self._queue):
                 if ticket in waiting:
                     waiting.remove(ticket)
-        if not ticket.future.done():
-            ticket.future.set_result(completion)
+        ticket.settle(completion)
         self._changed.notify()

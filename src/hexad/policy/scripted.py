@@ -13,7 +13,7 @@ from hexad.contract.arrays import frozen
 from hexad.contract.digest import code_digest
 from hexad.contract.faults import ContractViolation, EngineFault, Fault
 from hexad.contract.support import Support
-from hexad.policy.engine import Completion, EngineStats, Health, Request, Stop, Weights
+from hexad.policy.engine import Completion, EngineStats, Health, Refresh, Request, Stop, Weights
 from hexad.policy.signal import Signal
 
 
@@ -94,10 +94,18 @@ class ScriptedEngine:
             del self._open[cancelled]
             self._changed.notify()
 
-    async def publish(self, weights: Weights | None, version: int) -> None:
-        """See :class:`hexad.policy.engine.Engine`; ``weights`` are ignored."""
+    async def publish(
+        self, weights: Weights | None, version: int, refresh: Refresh = "at_turn"
+    ) -> None:
+        """See :class:`hexad.policy.engine.Engine`; ``weights`` are ignored.
+
+        A scripted reply comes in one piece, so in flight the new version has sampled all of it.
+        """
         if self._publishing:
             raise ContractViolation(f"version {version} is published during another publish")
+        if refresh == "in_flight":
+            self._version = version
+            return
         self._publishing = True
         try:
             await self.drain()

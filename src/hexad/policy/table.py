@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,15 +11,31 @@ from hexad.policy.backend import Index
 from hexad.policy.cuts import Cuts
 from hexad.policy.draw import Uniforms, uniforms
 from hexad.policy.engine import Completion, Request, Stop
+from hexad.policy.partial import continued, joined
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One submitted request, the future that its caller awaits, and its lane once admitted."""
+    """One submitted request, the future that its caller awaits, and its lane once admitted.
+
+    ``pieces`` were sampled by earlier weights; ``request`` then asks for what follows them.
+    """
 
     request: Request
     future: asyncio.Future[Completion]
     lane: int = -1
+    pieces: list[Completion] = field(default_factory=list)
+
+    def cut(self, piece: Completion, limit: int) -> None:
+        """Keep ``piece``, what the lane sampled of ``limit`` tokens; the rest is asked for anew."""
+        self.pieces.append(piece)
+        self.request = continued(self.request, [piece], limit - len(piece.ids))
+        self.lane = -1
+
+    def settle(self, rest: Completion) -> None:
+        """Answer the caller, if it still waits, with all pieces and ``rest``."""
+        if not self.future.done():
+            self.future.set_result(joined([*self.pieces, rest]))
 
 
 class Table:

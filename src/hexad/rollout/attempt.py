@@ -13,12 +13,13 @@ from hexad.contract.messages import AssistantTurn
 from hexad.contract.reward import Reward
 from hexad.environments.protocol import Environment, Step
 from hexad.policy.engine import Completion, Request, Stop
+from hexad.policy.partial import continued, joined
 from hexad.rollout.checks import check_completion, check_start, check_state, check_step
 from hexad.rollout.entries import Begun, Sampled, State, Stepped
 from hexad.rollout.host import Hosts, read
 from hexad.rollout.plan import EpisodePlan
 from hexad.rollout.recorder import Recorder
-from hexad.rollout.resume import NotResumable, continued, forked, joined, require_repeatable
+from hexad.rollout.resume import NotResumable, forked, require_repeatable
 from hexad.rollout.state import digest_of, state_of
 from hexad.rollout.tape import Tape
 from hexad.rollout.world import World

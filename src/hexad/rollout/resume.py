@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
-
-from hexad.contract.arrays import frozen
 from hexad.contract.messages import AssistantTurn
-from hexad.contract.support import Support
 from hexad.environments.protocol import Declaring, Environment, TaskFamily
-from hexad.policy.engine import Completion, Request
 from hexad.rollout.entries import State
 from hexad.rollout.state import digest_of
 
@@ -59,24 +51,3 @@ async def forked(family: TaskFamily, snapshot: bytes) -> tuple[Environment, str 
     finally:
         await source.close()
     return made, digest_of(made)
-
-
-def continued(request: Request, pieces: Sequence[Completion], tokens: int) -> Request:
-    """``request`` after ``pieces`` of its completion, for at most ``tokens`` more."""
-    ids = np.concatenate([request.ids, *(piece.ids for piece in pieces)], dtype=np.int32)
-    begun = len(ids) - len(request.ids)
-    return replace(request, ids=ids, max_tokens=tokens, begun=begun)
-
-
-def joined(pieces: Sequence[Completion]) -> Completion:
-    """One completion of ``pieces`` that follow each other; the last one says how it ended."""
-    if len(pieces) == 1:
-        return pieces[0]
-    supports = [piece.support for piece in pieces if piece.support is not None]
-    return Completion(
-        frozen(np.concatenate([piece.ids for piece in pieces]), np.int32),
-        frozen(np.concatenate([piece.logprobs for piece in pieces]), np.float32),
-        frozen(np.concatenate([piece.versions for piece in pieces]), np.int32),
-        pieces[-1].stop,
-        Support.joined(supports) if supports else None,
-    )
