@@ -18,7 +18,6 @@ def scripted_episode(play, versions, rng):
         episode_id=play.episode_id,
         task_id=play.task_id,
         group_id=play.group_id,
-        split=play.split,
         environment=play.environment,
         initial_state=f"state-{play.task_id}",
         segments=(builders.segment(version=version),),

@@ -130,6 +130,11 @@ class Hosts:
             host = self._hosts[slot] = Host(f"environments-{slot}")
         return host
 
+    @property
+    def worn(self) -> bool:
+        """Whether a thread has hung: it may hang still, and nobody gives it work any more."""
+        return bool(self._retired) or any(host and host.suspect for host in self._hosts)
+
     def stop(self) -> None:
         """End every thread."""
         for host in [*self._retired, *self._hosts]:

@@ -1,8 +1,8 @@
 """What the source and its workers say to each other, typed; a message is the header of a frame.
 
-To a worker: ``Publish`` (body: weights), ``Play`` (body: the log of an episode that goes on, or
-nothing), ``Stop``. From a worker: ``Ready``, ``Loaded``, ``Finished`` (body: the episode as Arrow
-IPC), ``Paused`` (body: its log), ``Beat``, ``Failed``. Frames to one worker arrive in order.
+To a worker: ``Start`` (body: the recipe), ``Publish`` (weights), ``Play`` (the log of an episode
+that goes on, or nothing), ``Stop``. From a worker: ``Ready``, ``Loaded``, ``Finished`` (the episode
+as Arrow IPC), ``Paused`` (its log), ``Beat``, ``Failed``. Frames to one worker arrive in order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
-from hexad.contract.task import Split, Task
+from hexad.contract.task import Task
 from hexad.rollout.plan import EpisodePlan
 from hexad.schedule.frame import Frame, FrameError
 
@@ -26,6 +26,13 @@ class Message(BaseModel):
     def frame(self, body: bytes = b"") -> Frame:
         """The message as a frame with ``body``."""
         return Frame({"kind": self.kind} | self.model_dump(mode="json"), body)
+
+
+class Start(Message):
+    """The first frame of all: the body is the resolved recipe, ``wal`` the folder of the logs."""
+
+    kind: ClassVar[str] = "start"
+    wal: str
 
 
 class Publish(Message):
@@ -52,7 +59,6 @@ class Play(Message):
     seed: NonNegativeInt
     environment: str
     episode_id: str
-    split: Split = Split.TRAIN
     pause_after: PositiveInt | None = None
     lost: NonNegativeInt = 0
 
@@ -60,7 +66,7 @@ class Play(Message):
     def of(
         cls, plan: EpisodePlan, index: int, *, pause_after: int | None = None, lost: int = 0
     ) -> Play:
-        """The order to play ``plan``, whose task has number ``index`` in its split."""
+        """The order to play ``plan``, whose task is train task number ``index``."""
         return cls(
             index=index,
             task_id=plan.task.task_id,
@@ -69,7 +75,6 @@ class Play(Message):
             seed=plan.seed,
             environment=plan.environment,
             episode_id=plan.episode_id,
-            split=plan.split,
             pause_after=pause_after,
             lost=lost,
         )
@@ -147,9 +152,8 @@ class Failed(Message):
     fix: str = ""
 
 
-_KINDS: dict[str, type[Message]] = {
-    each.kind: each for each in (Publish, Play, Stop, Ready, Loaded, Finished, Paused, Beat, Failed)
-}
+_ALL = (Start, Publish, Play, Stop, Ready, Loaded, Finished, Paused, Beat, Failed)
+_KINDS: dict[str, type[Message]] = {each.kind: each for each in _ALL}
 
 
 def read(frame: Frame) -> Message:
