@@ -172,7 +172,10 @@ class Loop:
             if critic is not None:
                 scores = self._valued(batch, scores)
         penalty = learner.penalty(batch, scores)
-        credit = self.assigner(batch, scores, penalty, greedy=harvest.greedy, pretrain=pretrain)
+        greedy, values = harvest.greedy, harvest.values
+        credit = self.assigner(
+            batch, scores, penalty, greedy=greedy, values=values, pretrain=pretrain
+        )
         decided = (*harvest.episodes, *(episode for episode, _ in harvest.dropped))
         self._judge_groups(version, decided, batch, credit)
         progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
@@ -229,14 +232,15 @@ class Loop:
         payload = None
         if parts.source is not None:
             harvest = parts.source.next(version)
-            facts = [harvest.exhausted, dict(harvest.greedy), dict(harvest.ages)]
+            told = (harvest.greedy, harvest.values, harvest.ages)
+            facts = [harvest.exhausted, *(dict(each) for each in told)]
             head = json.dumps(facts).encode()
             payload = len(head).to_bytes(8, "big") + head + to_ipc(harvest.episodes)
         received = parts.ranks.broadcast_bytes(payload)
         edge = 8 + int.from_bytes(received[:8], "big")
-        exhausted, greedy, ages = json.loads(received[8:edge])
+        exhausted, greedy, values, ages = json.loads(received[8:edge])
         episodes = tuple(from_ipc(received[edge:]))
-        mine = Harvest(episodes, exhausted, greedy=greedy, ages=ages)
+        mine = Harvest(episodes, exhausted, greedy=greedy, values=values, ages=ages)
         return mine if parts.source is None else replace(harvest, episodes=mine.episodes)
 
     def _admit(self, version: int, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:

@@ -134,7 +134,7 @@ def test_empty_clocks():
     none = ints([])
     assert gigpo(c, ONE, none, gamma=1.0).tolist() == []
     assert turn_relative(c, ONE, gamma=1.0, by=Deviation("sample")).tolist() == []
-    assert continuation_advantage(c, tensor([]), tensor([0] * 3), gamma=1.0).tolist() == []
+    assert continuation_advantage(c, tensor([]), gamma=1.0).tolist() == []
     value = torch.zeros(len(c.step))
     assert cross_segment(c, value, none, gamma=1.0, policy=1.0, critic=1.0).target.tolist() == []
     assert shaped(c, value, gamma=1.0, bootstrap=True).reward.tolist() == []
@@ -144,44 +144,34 @@ def test_empty_clocks():
 
 
 def test_vineppo_golden():
-    """3 of 9 succeed at s_t, 6 of 9 at s_t+1, reward 0: A = 1/3; each estimate has SE .157."""
-    score = tensor([[1.0] * 3 + [0.0] * 6, [1.0] * 6 + [0.0] * 3])
-    found = continued(score, torch.ones_like(score, dtype=torch.bool))
-    assert found.value.tolist() == close([1 / 3, 2 / 3])
-    assert found.error.tolist() == pytest.approx([0.157, 0.157], abs=5e-4)
-    assert found.count.tolist() == [9, 9]
+    """3 of 9 succeed at s_t, 6 of 9 at s_t+1, reward 0: A = 1/3."""
+    found = continued(tensor([[1.0] * 3 + [0.0] * 6, [1.0] * 6 + [0.0] * 3]))
+    assert found.tolist() == close([1 / 3, 2 / 3])
     c = ticking(["p0o1"], "t", (1.0, 0), kind="turn")
-    found = continuation_advantage(c, found.value, tensor([NAN]), gamma=1.0)
+    found = continuation_advantage(c, found, gamma=1.0)
     assert found.tolist() == close([1 / 3, 1 / 3])
 
 
 def test_missing_continuations_are_missing():
-    score = tensor([[1, NAN, 0], [1, 1, 1]])
-    scored = torch.tensor([[True, True, True], [False, False, False]])
-    found = continued(score, scored)
-    assert found.value[0] == 0.5
-    assert float(found.error[0]) == close(0.125**0.5)
-    assert found.value[1].isnan()
-    assert found.error[1].isnan()
-    assert found.count.tolist() == [2, 0]
-    with pytest.raises(ValueError, match=r"\[N, K\]"):
-        continued(score[0], scored[0])
-    with pytest.raises(ValueError, match="float64"):
-        continued(score.float(), scored)
+    found = continued(tensor([[1, NAN, 0], [NAN, NAN, NAN]]))
+    assert found[0] == 0.5
+    assert found[1].isnan()
+    for bad in (tensor([1.0]), torch.ones(1, 1)):
+        with pytest.raises(ValueError, match=r"\[N, K\]"):
+            continued(bad)
 
 
-def test_continuations_end_as_the_episode_does():
+def test_nothing_is_worth_anything_behind_an_end():
     c = ticking(["p0o1o", "p0"], "ct", at(1, 0.25), (1.0, 1), kind="turn")
-    value = tensor([0.5, 0.4, 0.75])
-    found = continuation_advantage(c, value, tensor([0.8, 77.0]), gamma=0.5)
-    assert found.tolist() == close([0.25 + 0.2 - 0.5, 0.4 - 0.4, 0.25])
-    for broken in ((value, tensor([NAN, 0])), (tensor([0.5, NAN, 0.75]), tensor([0.8, 0]))):
-        with pytest.raises(ValueError, match="finite"):
-            continuation_advantage(c, *broken, gamma=0.5)
-    with pytest.raises(ValueError, match=r"\[M\]"):
-        continuation_advantage(c, value[:2], tensor([0.8, 0]), gamma=0.5)
-    with pytest.raises(ValueError, match="float64"):
-        continuation_advantage(c, value.float(), tensor([0.8, 0]), gamma=0.5)
+    found = continuation_advantage(c, tensor([0.5, 0.4, 0.75]), gamma=0.5)
+    assert found.tolist() == close([0.25 + 0.2 - 0.5, -0.4, 0.25])
+    with pytest.raises(ValueError, match="finite"):
+        continuation_advantage(c, tensor([0.5, NAN, 0.75]), gamma=0.5)
+    for bad in (tensor([0.5, 0.4]), torch.ones(3)):
+        with pytest.raises(ValueError, match="one a step"):
+            continuation_advantage(c, bad, gamma=0.5)
+    with pytest.raises(ValueError, match="gamma"):
+        continuation_advantage(c, tensor([0.5, 0.4, 0.75]), gamma=1.5)
 
 
 # -- shaping --------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ HEADS = {
 }
 TRACKED = ["credit.tracker={low: 0.5, high: 0.96, half_life: 0.06}"]
 TURNS = ["credit.estimator=turn_group", "credit.clock=turn", "credit.truncation=score"]
+VINE = ["credit={estimator: vine, clock: turn, continuations: 9, truncation: score}"]
 STEPS = ["credit.estimator=n_step", "credit.steps=4"]
 CASES = [
     ("rloo", ["data.group_size=1"], "data.group_size"),
@@ -103,6 +104,16 @@ CASES = [
     ("ppo", [*STEPS, "credit.steps=null"], "credit.steps"),
     ("ppo", [*STEPS, "credit.lambda_critic=1"], "credit.lambda_critic"),
     ("ppo", ["credit.steps=4"], "credit.steps"),
+    ("reinforce", [*VINE, "credit.continuations=null"], "credit.continuations"),
+    ("reinforce", [*VINE, "credit.clock=token"], "credit.clock"),
+    ("reinforce", ["credit.continuations=9"], "credit.continuations"),
+    ("reinforce", [*VINE, "data.dynamic={surplus: drop}"], "data.dynamic"),
+    ("reinforce", [*VINE, "timing={mode: asynchronous, max_lag: 2}"], "timing.mode"),
+    (
+        "reinforce",
+        [*VINE, "update.kl={estimator: k1, placement: reward, coefficient: 0.1}"],
+        "update.kl.placement",
+    ),
     ("impala", ["credit.rho_bar=0.5"], "credit.c_bar"),
     ("impala", ["credit.c_bar=null"], "credit.c_bar"),
     ("gspo", ["action.combine=null"], "action.combine"),
@@ -197,6 +208,7 @@ def test_dr_grpo_demands_a_declared_length(tmp_path):
         ("gigpo", TURNS),
         ("gigpo", [*TURNS, "credit.std=sample", "credit.threshold=0.01"]),
         ("ppo", STEPS),
+        ("reinforce", [*VINE, "data.group_size=1"]),
         ("ppo", ["critic={trunk: shared, coefficient: 0.1}"]),
         ("ppo", ["critic={head: hl_gauss, support: [0.0, 1.0]}", "credit.whiten=null"]),
         ("grpo", ["action={ratio: turn, combine: sum, denominator: response}"]),

@@ -13,15 +13,15 @@ from torch import Tensor
 from hexad.contract.faults import ContractViolation
 from hexad.contract.lookup import load_object
 from hexad.credit import baselines
-from hexad.credit.clock import Clock, Tokens, clock
+from hexad.credit.clock import Clock
 from hexad.credit.gae import gae
 from hexad.credit.group_relative import dr_grpo, grpo, reinforce, rloo, usable
 from hexad.credit.shaping import shaped
 from hexad.credit.whiten import whiten
 from hexad.learner.baselines import Memory, memory
 from hexad.learner.batch import Batch, Credit, Scores
-from hexad.learner.clocked import CLOCKED, Question
-from hexad.learner.rewards import rewards_of
+from hexad.learner.clocked import CLOCKED, Question, Values
+from hexad.learner.steps import steps_of
 from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
 from hexad.recipe.credit_axis import CreditSpec
@@ -85,10 +85,12 @@ class Assigner:
         penalty: Tensor | None = None,
         *,
         greedy: Mapping[str, float] | None = None,
+        values: Values | None = None,
         pretrain: bool = False,
     ) -> Credit:
         """Credit of ``batch``. ``penalty`` float64 [T] is taken off each action's reward (KL);
-        ``greedy`` is the score of a greedy rollout by group id.
+        ``greedy`` is the score of a greedy rollout by group id, ``values`` the value of the state
+        that each turn began in by episode id.
 
         With ``pretrain`` the targets are Monte Carlo returns. Raises ``ContractViolation`` when the
         estimator reads what was not scored.
@@ -103,7 +105,7 @@ class Assigner:
             advantage = self._spread(batch, self._episodic(batch, scores, penalty, greedy), counted)
         else:
             assert steps is not None
-            found = self._own(CLOCKED)(Question(batch, scores, steps, self.spec))
+            found = self._own(CLOCKED)(Question(batch, scores, steps, self.spec, values or {}))
             advantage = steps.spread(found.advantage)
             if scores.value is not None and self.rule.critic:
                 goal = found.target
@@ -175,18 +177,8 @@ class Assigner:
         return steps.spread(whiten(steps, values, group=group, std=std))
 
     def _clock(self, batch: Batch, penalty: Tensor | None) -> Clock:
-        tokens = Tokens(
-            action=batch.action,
-            turn=batch.turn,
-            offsets=batch.offsets,
-            row_episode=batch.row_episode,
-            terminated=batch.terminated,
-            truncated=batch.truncated,
-            span=batch.span if self.spec.clock == "span" else None,
-            final=torch.ones_like(batch.truncated),  # admission refuses what has no final state
-        )
-        rewards = rewards_of(batch, self.recipe.feedback.weights)
-        steps = clock(tokens, rewards, kind=self.spec.clock, used=self._counted(batch))
+        used, weights = self._counted(batch), self.recipe.feedback.weights
+        steps = steps_of(batch, self.spec.clock, used, weights)
         if penalty is not None:
             steps = steps.rewarded(steps.reward - steps.sum(penalty))
         return steps if self.potential is None else self._shaped(batch, steps)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from hexad.contract.faults import ContractViolation
 from hexad.credit.baselines import group_mean
 from hexad.credit.clock import Clock
+from hexad.credit.continuation import continuation_advantage
 from hexad.credit.gae import adaptive, gae, n_step
 from hexad.credit.group_relative import Deviation
 from hexad.credit.reward_to_go import less, reward_to_go
@@ -29,14 +30,22 @@ def _deviation(spec: CreditSpec) -> Deviation | None:
     return Deviation(spec.std, 1e-6 if spec.threshold is None else spec.threshold)
 
 
+Values = Mapping[str, Sequence[float]]
+"""Episode id -> a number for each of its turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an estimator on the clock is asked: facts, values, and what was said of them."""
+    """What an estimator on the clock is asked: facts, values, and what was said of them.
+
+    ``values`` holds the continued value of the state that each turn began in, by episode id.
+    """
 
     batch: Batch
     scores: Scores
     clock: Clock
     spec: CreditSpec
+    values: Values = field(default_factory=dict)
 
 
 def _gae(asked: Question) -> Estimate:
@@ -123,6 +132,20 @@ def _n_step(asked: Question) -> Estimate:
     return Estimate(target - at_decision(steps, value), target)
 
 
+def _vine(asked: Question) -> Estimate:
+    batch, steps = asked.batch, asked.clock
+    turns = batch.turn[steps.first].tolist()
+    held = []
+    for episode, turn in zip(steps.episode.tolist(), turns, strict=True):
+        name = batch.episodes[episode].episode_id
+        if turn >= len(asked.values.get(name, ())):
+            raise ContractViolation(f"estimator vine: turn {turn} of {name} was not continued")
+        held.append(asked.values[name][turn])
+    value = torch.tensor(held, dtype=torch.float64)
+    advantage = continuation_advantage(steps, value, gamma=asked.spec.gamma)
+    return Estimate(advantage, advantage)
+
+
 CLOCKED: dict[str, Callable[[Question], Estimate]] = {
     "gae": _gae,
     "n_step": _n_step,
@@ -130,5 +153,6 @@ CLOCKED: dict[str, Callable[[Question], Estimate]] = {
     "reinforce_pp": _to_go,
     "turn_group": _turn_group,
     "gigpo": _gigpo,
+    "vine": _vine,
 }
 """Estimators on the clock: name -> the function."""

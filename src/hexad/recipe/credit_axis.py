@@ -27,8 +27,9 @@ class CreditSpec(Axis):
 
     estimator: str = "grpo"
     """The advantage estimator: none, reinforce, rloo, grpo, dr_grpo, reinforce_pp, turn_group,
-    gigpo, gae, n_step, vtrace, or ``package.module:object`` of user code. ``turn_group`` compares
-    what was still paid after turn k with that of the group's other episodes after their turn k."""
+    gigpo, vine, gae, n_step, vtrace, or ``package.module:object`` of user code. ``turn_group``
+    compares what was still paid after turn k with that of the group's other episodes after their
+    turn k; ``vine`` takes the value of a state from continuations of it (VinePPO)."""
     baseline: Literal["none", "batch", "group", "prompt_mean", "beta", "greedy"] | None = None
     """Estimator ``reinforce``: what is subtracted from the return. ``prompt_mean``: mean of the
     task's last scores; ``beta``: a discounted Beta tracker of the task's success;
@@ -57,6 +58,9 @@ class CreditSpec(Axis):
     """Estimator ``gae``: trace 1 - 1 / (alpha l) in [0, 1], of an episode of l clock steps."""
     steps: Positive | None = None
     """Estimator ``n_step``: after how many clock steps the return bootstraps from the value."""
+    continuations: Positive | None = None
+    """Estimator ``vine``: how many fresh continuations give the value of a state. Each is an
+    auxiliary rollout of what is left of the episode; the paper takes 9."""
     rho_bar: float | None = Field(default=None, gt=0)
     """Estimator ``vtrace``: cap of the ratio in the temporal difference; sets the fixed point."""
     c_bar: float | None = Field(default=None, gt=0)

@@ -41,7 +41,8 @@ class EstimatorRule:
     """``clocks`` it may run on; ``required`` and ``optional`` keys of ``credit``.
 
     ``critic``: needs a learned value. ``group``: fewest attempts at one task. ``states``: needs
-    environments with a ``state_digest``. ``episode``: gives one number an episode.
+    environments with a ``state_digest``. ``episode``: gives one number an episode. ``forks``:
+    continues states, so it needs environments that fork.
     """
 
     clocks: tuple[str, ...] = ("token",)
@@ -51,6 +52,7 @@ class EstimatorRule:
     group: int = 1
     states: bool = False
     episode: bool = True
+    forks: bool = False
 
 
 _BOUNDS = ("clip_low", "clip_high")
@@ -99,6 +101,13 @@ ESTIMATORS: dict[str, EstimatorRule] = {
         states=True,
         episode=False,
     ),
+    "vine": EstimatorRule(
+        ("turn",),
+        ("continuations", "truncation"),
+        ("whiten", "gamma"),
+        episode=False,
+        forks=True,
+    ),
     "gae": EstimatorRule(
         CLOCKS,
         ("lambda_critic",),
@@ -133,6 +142,7 @@ ESTIMATOR_KEYS = (
     "lambda_critic",
     "alpha",
     "steps",
+    "continuations",
     "rho_bar",
     "c_bar",
     "shaping",

@@ -71,6 +71,7 @@ RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     data.overlong,
     credit.estimator,
     credit.companions,
+    credit.continuations,
     credit.critic,
     data.sampling,
     task.latency,

@@ -10,11 +10,14 @@ from typing import Any
 
 from hexad.contract import crash
 from hexad.contract.episode import Episode
+from hexad.contract.faults import UserError
 from hexad.rollout.agent import assess, play
 from hexad.rollout.attempt import Seat
 from hexad.rollout.gate import TickGate
 from hexad.rollout.host import Hosts
+from hexad.rollout.log import EpisodeLog
 from hexad.rollout.plan import EpisodePlan
+from hexad.rollout.resume import NotResumable
 from hexad.rollout.world import World
 
 Done = Callable[[Episode], None]
@@ -26,7 +29,12 @@ def forget(episode: Episode) -> None:
 
 
 def collect(
-    plans: Sequence[EpisodePlan], world: World, *, rows: int = 256, done: Done = forget
+    plans: Sequence[EpisodePlan],
+    world: World,
+    *,
+    rows: int = 256,
+    done: Done = forget,
+    logs: Sequence[EpisodeLog] | None = None,
 ) -> list[Episode]:
     """Play and judge ``plans``; the episodes come in the order of the plans.
 
@@ -34,10 +42,11 @@ def collect(
     called in the order of the plans, as early as that order allows. Environment failures become
     faulted episodes; a bug of ours stops everything and is raised. Ctrl-C cancels all episodes,
     aborts their requests, closes their environments and raises ``KeyboardInterrupt``; a second one
-    does not wait for that.
+    does not wait for that. With ``logs``, one a plan, an episode goes on from what its log holds;
+    raises ``UserError`` where it cannot.
     """
     finished = InOrder(len(plans), done)
-    run_async(_collect(plans, world, rows, finished))
+    run_async(_collect(plans, world, rows, finished, logs))
     return finished.all()
 
 
@@ -81,15 +90,35 @@ class InOrder:
         return [episode for episode in self._found if episode is not None]
 
 
+async def _play(plan: EpisodePlan, world: World, seat: Seat, log: EpisodeLog | None) -> Episode:
+    if log is None:
+        return await play(plan, world, seat)
+    try:
+        played = await play(plan, world, seat, log)
+    except NotResumable as error:
+        raise UserError(
+            f"episode {plan.episode_id} cannot go on from a snapshot: {error.reason}",
+            where=plan.environment,
+            fix="let fork(snapshot) give an environment in the very state of the snapshot",
+        ) from error
+    assert isinstance(played, Episode)  # this seat never pauses
+    return played
+
+
 async def _collect(
-    plans: Sequence[EpisodePlan], world: World, rows: int, finished: InOrder
+    plans: Sequence[EpisodePlan],
+    world: World,
+    rows: int,
+    finished: InOrder,
+    logs: Sequence[EpisodeLog] | None,
 ) -> None:
     gate, hosts = TickGate(world.engine), Hosts()
 
     async def run(index: int) -> None:
         plan = plans[index]
         try:
-            episode = await play(plan, world, Seat(partial(gate.sample, index), hosts, index))
+            seat = Seat(partial(gate.sample, index), hosts, index)
+            episode = await _play(plan, world, seat, logs[index] if logs else None)
         finally:
             live.discard(index)
             gate.leave()

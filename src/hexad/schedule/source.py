@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,9 +16,10 @@ class Harvest:
 
     ``dropped`` are others that will never be trained on, with the reason; ``sampled`` are all that
     were sampled for this batch, where these are not simply the batch. ``greedy`` holds the score of
-    an auxiliary greedy rollout by group id, NaN where it was not scored. ``ages`` says how long
-    each of ``episodes`` waited after its end, in seconds by episode id; one that is not named did
-    not wait in a queue, or nobody knows.
+    an auxiliary greedy rollout by group id, NaN where it was not scored; ``values`` holds, by
+    episode id, the value of the state that each turn began in, from continuations. ``ages`` says
+    how long each of ``episodes`` waited after its end, in seconds by episode id; one that is not
+    named did not wait in a queue, or nobody knows.
     """
 
     episodes: tuple[Episode, ...]
@@ -26,6 +27,7 @@ class Harvest:
     dropped: tuple[tuple[Episode, str], ...] = ()
     sampled: tuple[Episode, ...] | None = None
     greedy: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
     ages: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.events import EpisodeDone, Sink, TasksDrawn, ignore
-from hexad.contract.faults import ContractViolation
+from hexad.contract.faults import ContractViolation, UserError
 from hexad.policy.engine import Weights
+from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
 from hexad.rollout.collect import collect
+from hexad.rollout.log import EpisodeLog
 from hexad.rollout.plan import EpisodePlan, plan_group
 from hexad.rollout.rates import check_fault_rate, check_unscored_rate
 from hexad.rollout.world import World
+from hexad.schedule.continuations import Played, require_forkable, state_values
 from hexad.schedule.cursor import train_limit, train_tasks
 from hexad.schedule.dynamic import Refill
 from hexad.schedule.source import Harvest
@@ -40,13 +44,18 @@ class SynchronousSource:
         self._planned: dict[str, EpisodePlan] = {}
         """First plan of every group of this batch."""
         self._refill = Refill(recipe) if recipe.data.dynamic is not None else None
+        self._forks = legal.estimator(recipe.credit.estimator).forks
+        self._played: dict[str, Played] = {}
+        """How every episode of this batch was played, where states are continued."""
+        if self._forks:
+            require_forkable(world.family)
 
     def next(self, version: int) -> Harvest:
         """Roll out the next batch. Raises ``FaultRateExceeded`` beyond the recipe's limits."""
         if self._world.engine.version != version:
             loaded = self._world.engine.version
             raise ContractViolation(f"version {version} was not published: {loaded} is loaded")
-        self._planned = {}
+        self._planned, self._played = {}, {}
         if self._refill is not None:
             harvest = self._refill.fill(version, partial(self._groups, version))
         else:
@@ -54,7 +63,36 @@ class SynchronousSource:
             harvest = Harvest(tuple(e for group in groups for e in group), exhausted=exhausted)
         if self._recipe.credit.baseline == "greedy":
             harvest = replace(harvest, greedy=self._greedy(version, harvest.episodes))
-        return harvest
+        return self._valued(version, harvest) if self._forks else harvest
+
+    def _valued(self, version: int, harvest: Harvest) -> Harvest:
+        """``harvest`` with the values of states, from continuations that are booked as auxiliary.
+
+        An episode with a state that has none is dropped. Raises ``UserError`` when that is all.
+        """
+        masked = self._recipe.credit.truncation == "mask"
+        live = [e for e in harvest.episodes if e.scored and not (masked and e.ending.truncated)]
+
+        def done(episode: Episode) -> None:
+            self._sink(EpisodeDone(version, episode, purpose="continuation"))
+
+        values = state_values(live, self._played, self._recipe, self._world, done)
+        lost = {name for name, each in values.items() if not all(map(math.isfinite, each))}
+        if live and len(lost) == len(live):
+            raise UserError(
+                f"batch {version}: every episode has a state without any usable continuation",
+                where="credit.continuations",
+                fix="raise it, or look for the faults of the environment in ledger.jsonl",
+            )
+        kept = tuple(e for e in harvest.episodes if e.episode_id not in lost)
+        dropped = [(e, "no_continuation") for e in live if e.episode_id in lost]
+        return replace(
+            harvest,
+            episodes=kept,
+            values=values,
+            dropped=(*harvest.dropped, *dropped),
+            sampled=harvest.episodes if harvest.sampled is None else harvest.sampled,
+        )
 
     def _greedy(self, version: int, episodes: tuple[Episode, ...]) -> dict[str, float]:
         """Scores of one greedy rollout a group, from the same initial state; booked as auxiliary.
@@ -94,7 +132,10 @@ class SynchronousSource:
             self._sink(EpisodeDone(version, episode))
 
         rows = self._recipe.system.engine_rows
-        episodes = collect(plans, self._world, rows=rows, done=done)
+        logs = [EpisodeLog.create() for _ in plans] if self._forks else None
+        episodes = collect(plans, self._world, rows=rows, done=done, logs=logs)
+        if logs is not None:
+            self._played |= {p.episode_id: (p, log) for p, log in zip(plans, logs, strict=True)}
         check_fault_rate(episodes, data.fault_limit)
         check_unscored_rate(episodes, self._recipe.feedback.unscored_limit)
         self._cursor += taken

@@ -20,6 +20,7 @@ _ADVICE = {
     "lambda_policy": "use credit.lambda_policy: 0.95, or 1.0",
     "lambda_critic": "use credit.lambda_critic: 1.0: the Monte Carlo return",
     "steps": "use credit.steps: 5",
+    "continuations": "use credit.continuations: 9, as the paper does",
     "rho_bar": "use credit.rho_bar: 1.0, IMPALA's",
     "c_bar": "use credit.c_bar: 1.0, IMPALA's",
     "whiten": "use credit.whiten: batch",
@@ -88,6 +89,22 @@ def companions(recipe: Recipe) -> Iterator[Problem]:
     if credit.whiten == "group" and recipe.data.group_size < 2:
         reason = "one attempt has no deviation inside its group"
         yield Problem("credit.whiten", reason, "use credit.whiten: batch")
+
+
+def continuations(recipe: Recipe) -> Iterator[Problem]:
+    """States are continued where and when they arise, by what their continuations are paid."""
+    if not legal.estimator(recipe.credit.estimator).forks:
+        return
+    name, kl = recipe.credit.estimator, recipe.update.kl
+    if recipe.timing.mode != "synchronous":
+        reason = f"{name} continues states with the policy that met them, before it is updated"
+        yield Problem("timing.mode", reason, "use timing.mode: synchronous")
+    if recipe.data.dynamic is not None:
+        reason = f"{name} continues every episode, even of groups that would be dropped"
+        yield Problem("data.dynamic", reason, "use dynamic: null, or credit.estimator: rloo")
+    if kl is not None and kl.placement == "reward":
+        reason = "the values of continuations do not hold the penalty"
+        yield Problem("update.kl.placement", reason, "use placement: loss with k2 or k3")
 
 
 def _baseline(recipe: Recipe) -> Iterator[Problem]:
