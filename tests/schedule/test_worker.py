@@ -9,9 +9,10 @@ from worker_kit import orders, plans, published, recipe
 
 from hexad.contract.arrow import from_ipc
 from hexad.rollout.collect import collect
+from hexad.rollout.log import EpisodeLog
 from hexad.schedule import messages
 from hexad.schedule.frame import Frame
-from hexad.schedule.messages import Beat, Failed, Finished, Loaded, Play, Ready, Stop
+from hexad.schedule.messages import Beat, Failed, Finished, Loaded, Lost, Paused, Play, Ready, Stop
 from hexad.schedule.worker import serve
 
 
@@ -197,3 +198,135 @@ def test_a_hung_event_loop_and_a_slow_tool_look_different_in_the_beats(tmp_path)
     assert all(beat.live == 1 and beat.loop_seconds < 1.0 for beat in slow)
     assert max(beat.loop_seconds for beat in hung) > 1.0
     assert all(beat.rss_bytes > 2**26 and beat.engine for beat in slow)
+
+
+def test_an_episode_that_was_cut_anywhere_goes_on_from_its_log_as_if_it_had_not_been(tmp_path):
+    made = recipe()
+    expected = collect(plans(made, 3), kit.world(made))[0]
+
+    async def begin(tell, hear):
+        tell(published(made, 0))
+        tell(orders(made, 3)[0])
+        await hear(Finished)
+        tell(Stop().frame())
+
+    talk(made, tmp_path, begin)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    assert path.name == "v0-3-0.arrows"
+    for cut in (0, 10, len(whole) // 2, len(whole) - 1, len(whole)):
+
+        async def resume(tell, hear, log=whole[:cut]):
+            tell(published(made, 0))
+            (frame,) = orders(made, 3, lost=4)
+            tell(Frame(frame.head, log))
+            await hear(Finished)
+            tell(Stop().frame())
+
+        ((done, body),) = [e for e in talk(made, tmp_path, resume) if type(e[0]) is Finished]
+        assert done.lost == 4 and kit.same(from_ipc(body)[0], expected)
+
+
+def test_a_paused_episode_comes_back_as_its_log_and_goes_on_with_newer_weights(tmp_path):
+    made = recipe()
+
+    async def pause(tell, hear):
+        tell(published(made, 3))
+        tell(orders(made, 3, pause_after=5)[0])
+        await hear(Paused)
+        tell(Stop().frame())
+
+    ((paused, log),) = [e for e in talk(made, tmp_path, pause) if type(e[0]) is Paused]
+    assert paused == Paused(episode_id="v0-3-0", lost=0)
+    assert (EpisodeLog.read(log).sampled_tokens, EpisodeLog.read(log).newest_version) == (5, 3)
+
+    async def resume(tell, hear):
+        tell(published(made, 4, scale=1.5))
+        (frame,) = orders(made, 3, lineage={3: "weights-3"})
+        tell(Frame(frame.head, log))
+        await hear(Finished)
+        tell(Stop().frame())
+
+    ((_, body),) = [e for e in talk(made, tmp_path, resume) if type(e[0]) is Finished]
+    (episode,) = from_ipc(body)
+    assert episode.provenance.versions == ((3, "weights-3"), (4, "weights-4"))
+    (segment,) = episode.segments
+    versions = segment.version[segment.action].tolist()
+    assert versions == sorted(versions) and versions.count(3) == 5
+
+
+def test_an_episode_never_goes_on_with_older_weights(tmp_path):
+    made = recipe()
+
+    async def pause(tell, hear):
+        tell(published(made, 3))
+        tell(orders(made, 3, pause_after=5)[0])
+        await hear(Paused)
+        tell(Stop().frame())
+
+    log = talk(made, tmp_path, pause)[-1][1]
+
+    async def resume(tell, hear):
+        tell(published(made, 2))
+        (frame,) = orders(made, 3)
+        tell(Frame(frame.head, log))
+
+    (failed, _) = talk(made, tmp_path, resume)[-1]
+    assert failed.error == "bug" and "sampled by version 3 and is to go on with 2" in failed.message
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_what_cannot_go_on_is_counted_lost_and_tried_again_only_if_a_reset_undoes_it(
+    tmp_path, repeatable
+):
+    kind = "Unforkable" if repeatable else "Lasting"
+    made = recipe(task__environment=f"worker_environments:{kind}Family")
+
+    async def pause(tell, hear):
+        tell(published(made, 0))
+        tell(orders(made, 3, pause_after=5)[0])
+        await hear(Paused)
+        tell(Stop().frame())
+
+    log = talk(made, tmp_path, pause)[-1][1]
+
+    async def resume(tell, hear):
+        tell(published(made, 0))
+        (frame,) = orders(made, 3, lost=2)
+        tell(Frame(frame.head, log))
+        await hear(Finished if repeatable else Lost)
+        tell(Stop().frame())
+
+    (last, body) = talk(made, tmp_path, resume)[-1]
+    assert last.lost == 2 + 5
+    if repeatable:
+        assert from_ipc(body)[0].costs.sampled_tokens > 5
+    else:
+        assert type(last) is Lost and last.reason
+
+
+@pytest.mark.parametrize("refresh", ["at_episode", "at_turn", "in_flight"])
+def test_a_running_episode_takes_new_weights_when_the_recipe_says(tmp_path, refresh):
+    made = recipe(
+        task__limits__turn_tokens=400, task__limits__context_tokens=500, timing__refresh=refresh
+    )
+
+    async def script(tell, hear):
+        tell(published(made, 0))
+        tell(orders(made, 3)[0])
+        path = tmp_path / "v0-3-0.arrows"
+        while not path.exists() or len(EpisodeLog.read(path.read_bytes()).entries()) < 2:
+            await asyncio.sleep(0)
+        for _ in range(20):  # some tokens of the first turn, one each
+            await asyncio.sleep(0)
+        tell(published(made, 1, scale=1.01))
+        await hear(Loaded, 2)
+        tell(orders(made, 4)[0])
+        await hear(Finished, 2)
+        tell(Stop().frame())
+
+    said = talk(made, tmp_path, script)
+    found = {e.group_id: e for m, body in said if type(m) is Finished for e in from_ipc(body)}
+    versions = [v for v, _ in found["v0-3"].provenance.versions]
+    assert versions == ([0, 1] if refresh == "in_flight" else [0])
+    assert [v for v, _ in found["v0-4"].provenance.versions] == [1]

@@ -66,3 +66,32 @@ class TalkingFamily(CalculatorFamily):
         except (EOFError, OSError):  # pytest allows no reading at all
             print("nothing to read", flush=True)
         return super().make()
+
+
+class _Unforkable(_Delayed):
+    """Gives snapshots, and cannot go on from them."""
+
+    def fork(self, snapshot):
+        raise RuntimeError("this snapshot is of another machine")
+
+
+class _Lasting(_Unforkable):
+    repeatable = False
+
+
+class UnforkableFamily(CalculatorFamily):
+    """What was interrupted cannot go on."""
+
+    kind = _Unforkable
+
+    async def _wait(self):
+        pass
+
+    def make(self):
+        return self.kind(super().make(), self._wait)
+
+
+class LastingFamily(UnforkableFamily):
+    """And a reset does not undo what was done."""
+
+    kind = _Lasting

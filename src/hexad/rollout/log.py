@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hexad.contract.durable import disk_errors, write_whole
+from hexad.contract.durable import disk_errors, temporary_name
 from hexad.contract.faults import UserError
 from hexad.rollout.entries import (
     LOG_VERSION,
@@ -67,7 +67,11 @@ class EpisodeLog:
     def _stored(cls, data: bytes, path: Path | None) -> EpisodeLog:
         if path is not None:
             with disk_errors("write the log of an episode", path):
-                write_whole(path, data, "log")
+                # Whole or not at all for whoever reads after a kill, but not forced to disk: that
+                # would hold up every episode at its start.
+                temporary = temporary_name(path)
+                temporary.write_bytes(data)
+                temporary.replace(path)
         return cls(data, path)
 
     def data(self) -> bytes:

@@ -2,13 +2,13 @@
 
 To a worker: ``Start`` (body: the recipe), ``Publish`` (weights), ``Play`` (the log of an episode
 that goes on, or nothing), ``Stop``. From a worker: ``Ready``, ``Loaded``, ``Finished`` (the episode
-as Arrow IPC), ``Paused`` (its log), ``Beat``, ``Failed``. Frames to one worker arrive in order.
+as Arrow IPC), ``Paused`` (its log), ``Lost``, ``Beat``, ``Failed``. Frames arrive in order.
 """
 
 from __future__ import annotations
 
 import json
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
@@ -48,7 +48,8 @@ class Play(Message):
 
     The worker takes the task from its own environment and checks it by ``task_id``. ``pause_after``
     sampled tokens of this sitting the episode is paused; ``None`` never. ``lost`` tokens were
-    sampled for it before and are gone; the answer carries them on.
+    sampled for it before and are gone; the answer carries them on. ``lineage`` has the digests of
+    the versions in the log that comes along: they may be older than the worker.
     """
 
     kind: ClassVar[str] = "play"
@@ -61,12 +62,14 @@ class Play(Message):
     episode_id: str
     pause_after: PositiveInt | None = None
     lost: NonNegativeInt = 0
+    lineage: dict[int, str] = {}
 
     @classmethod
-    def of(
-        cls, plan: EpisodePlan, index: int, *, pause_after: int | None = None, lost: int = 0
-    ) -> Play:
-        """The order to play ``plan``, whose task is train task number ``index``."""
+    def of(cls, plan: EpisodePlan, index: int, **rest: Any) -> Play:
+        """The order to play ``plan``, whose task is train task number ``index``.
+
+        ``rest`` are the fields that no plan has.
+        """
         return cls(
             index=index,
             task_id=plan.task.task_id,
@@ -75,8 +78,7 @@ class Play(Message):
             seed=plan.seed,
             environment=plan.environment,
             episode_id=plan.episode_id,
-            pause_after=pause_after,
-            lost=lost,
+            **rest,
         )
 
     def plan(self, task: Task) -> EpisodePlan:
@@ -124,6 +126,18 @@ class Paused(Message):
     lost: NonNegativeInt
 
 
+class Lost(Message):
+    """An episode can neither go on nor be tried again, for ``reason``: ``lost`` tokens are gone.
+
+    It did, or may have done, something that a reset does not undo.
+    """
+
+    kind: ClassVar[str] = "lost"
+    episode_id: str
+    lost: NonNegativeInt
+    reason: str
+
+
 class Beat(Message):
     """A sign of life, every second, from a thread of its own.
 
@@ -152,7 +166,7 @@ class Failed(Message):
     fix: str = ""
 
 
-_ALL = (Start, Publish, Play, Stop, Ready, Loaded, Finished, Paused, Beat, Failed)
+_ALL = (Start, Publish, Play, Stop, Ready, Loaded, Finished, Paused, Lost, Beat, Failed)
 _KINDS: dict[str, type[Message]] = {each.kind: each for each in _ALL}
 
 

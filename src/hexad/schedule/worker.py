@@ -12,26 +12,19 @@ import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hexad.contract.arrow import to_ipc
 from hexad.contract.faults import UserError
-from hexad.contract.task import Task
-from hexad.policy.local import LocalEngine
 from hexad.recipe.axes import Recipe
-from hexad.rollout.agent import assess, play
-from hexad.rollout.attempt import Seat
-from hexad.rollout.build import Lineage, policy_of, world_of
 from hexad.schedule import messages
-from hexad.schedule.berths import Berths
-from hexad.schedule.cursor import train_tasks
 from hexad.schedule.frame import Frame, FrameError
-from hexad.schedule.messages import Failed, Finished, Loaded, Play, Publish, Ready, Stop
+from hexad.schedule.messages import Failed, Loaded, Play, Publish, Ready, Stop
 from hexad.schedule.pulse import BEAT_SECONDS, Gauges, Pulse
+from hexad.schedule.sitting import Order, Stage
 from hexad.schedule.weights import unpack
 
 Receive = Callable[[], Awaitable[Frame | None]]
@@ -73,14 +66,6 @@ def failure(error: Exception) -> Frame:
     return told.frame()
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A plan to play and, where the episode goes on, the bytes of its log."""
-
-    play: Play
-    log: bytes
-
-
 class Worker:
     """Plays at most ``system.engine_rows`` plans at once, the rest in order of arrival.
 
@@ -94,20 +79,15 @@ class Worker:
         if recipe.system.threads is not None:
             torch.set_num_threads(recipe.system.threads)
         self._rows, self._send, self._gauges = recipe.system.engine_rows, send, gauges
-        self._lineage = Lineage()
-        policy = policy_of(recipe)
-        self._engine = LocalEngine(policy, rows=self._rows, bind=False)
-        self._world = world_of(recipe, policy, self._engine, self._lineage.of, held)
-        self._berths = Berths()
-        held.callback(self._berths.close)
+        self._stage = Stage(recipe, wal, held)
         self._waiting: deque[Order] = deque()
-        self._live = self._begun = 0
+        self._live = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
 
     def ready(self, seconds: float) -> Frame:
         """The worker's first word: what it is made of."""
-        parts = self._world.provenance(()).parts()
+        parts = self._stage.world.provenance(()).parts()
         return Ready(digests=parts, seconds=seconds, pid=os.getpid()).frame()
 
     async def run(self, receive: Receive) -> None:
@@ -144,8 +124,8 @@ class Worker:
                 raise FrameError(f"a worker was told {message.kind!r}")
 
     async def _publish(self, message: Publish, body: bytes) -> None:
-        self._lineage.digests[message.version] = message.lineage
-        await self._engine.publish(unpack(body), message.version)
+        self._stage.know({message.version: message.lineage})
+        await self._stage.engines.publish(unpack(body), message.version)
         self._send(Loaded(version=message.version).frame())
 
     def _admit(self) -> None:
@@ -154,40 +134,20 @@ class Worker:
             self._start(self._play(self._waiting.popleft()))
 
     async def _play(self, order: Order) -> None:
-        """Play and judge one plan; its place is free when it was played."""
-        plan = order.play.plan(self._task(order.play))
-        self._begun += 1
-        try:
-            with self._berths.berth() as hosts:
-                seat = Seat(self._engine.sample, hosts, self._begun)
-                outcome = await play(plan, self._world, seat)
-        finally:
-            self._live -= 1
-        self._admit()
-        episode = await assess(plan, self._world, outcome)
-        done = Finished(episode_id=plan.episode_id, lost=order.play.lost)
-        self._send(done.frame(bytes(to_ipc([episode]))))
+        self._send(await self._stage.sit(order, self._left))
 
-    def _task(self, asked: Play) -> Task:
-        """The task that is meant. Raises ``UserError`` where this process has another one."""
-        (task,) = train_tasks(self._world.family, None, asked.index, 1)
-        if task.task_id != asked.task_id:
-            raise UserError(
-                f"task number {asked.index} is {task.task_id} in a worker and {asked.task_id} in "
-                "the trainer",
-                where=f"{type(self._world.family).__name__}.tasks",
-                fix="let tasks depend on the recipe's options and the arguments alone, and let "
-                "every worker see the same code and data",
-            )
-        return task
+    def _left(self) -> None:
+        """A plan was played: its place is free."""
+        self._live -= 1
+        self._admit()
 
     async def _tick(self) -> None:
         """Keep the gauges that the pulse reads."""
         while True:
             self._gauges.answered = time.monotonic()
             self._gauges.live, self._gauges.waiting = self._live, len(self._waiting)
-            self._gauges.version = self._engine.version
-            self._gauges.engine = asdict(self._engine.stats)
+            self._gauges.version = self._stage.engines.newest.version
+            self._gauges.engine = asdict(self._stage.engines.stats)
             await asyncio.sleep(BEAT_SECONDS / 4)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -204,9 +164,10 @@ class Worker:
 
     async def _end(self) -> None:
         """Cancel everything; what does not end within ``STOP_SECONDS`` is left to the exit."""
+        self._waiting.clear()  # or each place that becomes free would be given to the next
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._engine.close(), STOP_SECONDS)
+            await asyncio.wait_for(self._stage.engines.close(), STOP_SECONDS)
