@@ -1,74 +1,22 @@
 """The real parts together: tiny policy, local engine, calculator, verifier."""
 
-import asyncio
-import random
-import time
-
 import pytest
 import torch
+from calculator_world import make_world, plans
 
 from hexad.contract.admission import admit, admit_group
 from hexad.contract.messages import Role
 from hexad.contract.needs import Needs
 from hexad.contract.segment import SpanKind
-from hexad.contract.task import Split
-from hexad.environments.registry import family
-from hexad.feedback.judge import Feedback
-from hexad.feedback.mapping import mapping
-from hexad.feedback.registry import verifier
 from hexad.policy.load import load_policy
-from hexad.policy.local import LocalEngine
 from hexad.rollout.collect import collect
 from hexad.rollout.demonstrate import record
-from hexad.rollout.plan import plan_tasks
-from hexad.rollout.world import PolicyIdentity, World
 from toyworld import untimed
 
 
 @pytest.fixture(scope="module")
 def policy():
     return load_policy("builtin:tiny", seed=0)
-
-
-class Slowed:
-    """A calculator whose steps take random times, on its host's thread."""
-
-    def __init__(self, inner, clock):
-        self._inner, self._clock = inner, clock
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
-    async def step(self, turn):
-        time.sleep(self._clock.random() * 0.01)
-        await asyncio.sleep(self._clock.random() * 0.01)
-        return await self._inner.step(turn)
-
-
-def make_world(policy, delays=None, rows=8):
-    calculator = family("calculator", {}, {})
-    if delays is not None:
-        clock, make = random.Random(delays), calculator.make
-        calculator.make = lambda: Slowed(make(), clock)
-    engine = LocalEngine(policy, rows=rows)
-    asyncio.run(engine.publish(None, 0))
-    identity = PolicyIdentity(
-        policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
-    )
-    return World(
-        engine=engine,
-        chat=policy.chat(calculator.tools),
-        family=calculator,
-        policy=identity,
-        stop_ids=policy.stop_ids,
-        lineage=lambda version: "lineage",
-        feedback=Feedback(verifier(None, calculator), mapping("binary")),
-    )
-
-
-def plans(world, tasks, size):
-    found = world.family.tasks(Split.TRAIN, tasks)
-    return plan_tasks(found, size, prefix="g", seed=5, environment=world.family.name)
 
 
 def test_a_real_rollout_is_the_same_bits_whatever_takes_how_long(policy):

@@ -83,11 +83,12 @@ class ToolConversation:
         return digest([state.task.task_id, state.calls, state.over])
 
     def snapshot(self) -> bytes:
-        """The state as JSON."""
+        """The state as JSON, and whether a reset undoes what was done."""
         state = self._present()
         task = {"task_id": state.task.task_id, "split": state.task.split}
         content = {"task": {**task, "data": dict(state.task.data)}, "calls": state.calls}
-        return canonical_json({**content, "over": state.over}).encode()
+        marks = {"over": state.over, "contained": self._contained}
+        return canonical_json(content | marks).encode()
 
     def fork(self, snapshot: bytes) -> ToolConversation:
         """A new environment in the state of ``snapshot``. Raises ``ValueError`` for other bytes."""
@@ -95,7 +96,7 @@ class ToolConversation:
         task = content["task"]
         calls = tuple((name, arguments, text) for name, arguments, text in content["calls"])
         copy = ToolConversation(self._tools, self._field)
-        copy._contained = self._contained
+        copy._contained = content["contained"]
         copy._state = _State(
             Task(task["task_id"], Split(task["split"]), task["data"]), calls, content["over"]
         )

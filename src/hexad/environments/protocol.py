@@ -70,7 +70,10 @@ class Forkable(Protocol):
         ...
 
     def fork(self, snapshot: bytes) -> Environment:
-        """A new, independent environment in the state of ``snapshot``."""
+        """A new, independent environment in the state of ``snapshot``, ``repeatable`` included.
+
+        May be called on an environment that was never reset, of another process too.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hexad.contract.arrays import Ints
 from hexad.contract.ending import Ending, EndingKind
@@ -65,7 +65,7 @@ class Attempt:
         self._tape, self._state = tape, State()
         self._host = seat.hosts.take(seat.index)
         self._environment: Environment | None = None
-        self._started = world.clock() - tape.at
+        self._started = world.clock() - tape.age
 
     @property
     def repeatable(self) -> bool:
@@ -171,6 +171,8 @@ class Attempt:
         answer, state = await self._host.call("step", self.world.patience.step, advance)
         step = check_step(answer)
         check_state(state.digest)
+        if self._state.repeatable is False:  # a fork may not know what was done before it
+            state = replace(state, repeatable=False)
         at = self.seconds if recording else 0.0
         return self._tape.record(Stepped(step, state, at))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from hexad.contract.durable import disk_errors, temporary_name
-from hexad.contract.faults import UserError
+from hexad.contract.faults import ContractViolation, UserError
 from hexad.rollout.entries import (
     LOG_VERSION,
     SCHEMA,
@@ -22,6 +22,7 @@ from hexad.rollout.entries import (
     to_batch,
 )
 
+_DOING = "write the log of an episode"
 _CONTINUES = 0xFFFFFFFF
 _FIX = "use the release of Hexad that wrote it, or remove the file: the episode then starts afresh"
 
@@ -39,11 +40,15 @@ class EpisodeLog:
         self._path = path
         self._sampled, self._newest = 0, -1
         self._sittings: list[float] = []
-        for entry in self.entries():
-            self._count(entry)
+        try:
+            for entry in self.entries():
+                self._count(entry)
+        except (pa.ArrowInvalid, LookupError, TypeError, ValueError) as error:
+            what = f"the log of an episode cannot be read: {type(error).__name__}: {error}"
+            raise UserError(what, where=str(path or ""), fix=_FIX) from error
         self._file: Any = None
         if path is not None:
-            with disk_errors("write the log of an episode", path):
+            with disk_errors(_DOING, path):
                 self._file = open(path, "ab", buffering=0)
 
     @classmethod
@@ -66,7 +71,7 @@ class EpisodeLog:
     @classmethod
     def _stored(cls, data: bytes, path: Path | None) -> EpisodeLog:
         if path is not None:
-            with disk_errors("write the log of an episode", path):
+            with disk_errors(_DOING, path):
                 # Whole or not at all for whoever reads after a kill, but not forced to disk: that
                 # would hold up every episode at its start.
                 temporary = temporary_name(path)
@@ -84,10 +89,15 @@ class EpisodeLog:
             return [from_batch(batch) for batch in reader]
 
     def append(self, entry: Entry) -> None:
-        """Record ``entry``. Raises ``UserError`` where the disk is full or forbidden."""
+        """Record ``entry``. Raises ``UserError`` where the disk is full or forbidden.
+
+        Raises ``TypeError`` or ``ValueError``, and records nothing, for what has no stored form.
+        """
         message = to_batch(entry).serialize().to_pybytes()
-        if self._file is not None and self._path is not None:
-            with disk_errors("write the log of an episode", self._path):
+        if self._path is not None:
+            if self._file is None:
+                raise ContractViolation(f"the log {self._path} is closed")
+            with disk_errors(_DOING, self._path):
                 rest = memoryview(message)
                 while rest:
                     rest = rest[self._file.write(rest) :]
@@ -115,11 +125,10 @@ class EpisodeLog:
         return len(self._sittings)
 
     def close(self) -> None:
-        """Close the file; what was recorded stays readable. Safe to call twice."""
+        """Close the file, which ends recording; all else stays. Safe to call twice."""
         if self._file is not None:
             self._file.close()
             self._file = None
-            self._path = None
 
     def _count(self, entry: Entry) -> None:
         if isinstance(entry, Sampled):

@@ -27,7 +27,7 @@ class Tape:
             )
         self._log, self.left = log, pause_after
         self.spent, self.number = Spent(), 0
-        self.at = self.played = 0.0
+        self.at = self.age = self.played = 0.0
         self.faults: tuple[FaultRecord, ...] = ()
         self.started = time.time()
         self._past: deque[Entry] = deque()
@@ -82,7 +82,7 @@ class Tape:
         self._past.clear()
         self.faults, self.spent = (), spent
         self.number += 1
-        self.at = 0.0
+        self.at = self.age = 0.0
 
     def leave(self, faults: tuple[FaultRecord, ...]) -> None:
         """Record that the sitting ends in a pause; ``faults`` are the attempt's so far."""
@@ -97,7 +97,8 @@ class Tape:
             if begun.episode != episode:
                 raise ContractViolation(f"the log of {begun.episode} is played as {episode}")
             self.spent, self.number = begun.spent, begun.attempt
-            self.played = begun.spent.seconds + entries[-1].at
+            self.age = entries[-1].at
+            self.played = begun.spent.seconds + self.age
         left = [each for each in entries if isinstance(each, Left)]
         self.faults = left[-1].faults if left else ()
         self._past.extend(each for each in entries if not isinstance(each, Seated | Left))
