@@ -8,7 +8,8 @@ from transformers import GenerationConfig
 
 from hexad.contract.faults import UserError
 from hexad.contract.sampling import Sampling
-from hexad.policy.transforms import MAX_SUPPORT, distribution, require_replayable
+from hexad.contract.support import MAX_SUPPORT
+from hexad.policy.transforms import distribution, require_replayable
 
 
 def test_log_probs_are_of_the_tempered_distribution():

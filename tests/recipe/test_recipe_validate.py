@@ -28,6 +28,7 @@ CASES = [
     ("dr_grpo", ["data.group_size=1"], "data.group_size"),
     ("grpo", ["policy.sampling.temperature=0"], "policy.sampling.temperature"),
     ("grpo", ["policy.sampling.top_k=1"], "policy.sampling.top_k"),
+    ("grpo", ["policy.sampling.top_k=4097"], "policy.sampling.top_k"),
     ("grpo", ["policy.sampling.top_p=0"], "policy.sampling.top_p"),
     ("grpo", ["policy.sampling.min_p=1"], "policy.sampling.min_p"),
     ("grpo", ["update.surrogate=nll"], "update.surrogate"),
@@ -198,6 +199,7 @@ def test_dr_grpo_demands_a_declared_length(tmp_path):
 @pytest.mark.parametrize(
     ("method", "overrides"),
     [
+        ("grpo", ["policy.sampling.top_k=4096"]),
         ("rloo", ["update.epochs=2", "update.minibatches=4"]),
         ("rloo", ["update={surrogate: clip, clip_low: 0.2, clip_high: 0.3}"]),
         ("reinforce", ["data.group_size=1", "credit.baseline=none"]),

@@ -11,6 +11,8 @@ import numpy.typing as npt
 from hexad.contract.arrays import Bools, Ints, frozen, same_bits
 
 Offsets = npt.NDArray[np.int64]
+MAX_SUPPORT = 4096
+"""Most ids that the set of one token may hold; what could hold more is refused beforehand."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

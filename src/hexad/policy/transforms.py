@@ -10,6 +10,7 @@ import torch
 
 from hexad.contract.faults import UserError
 from hexad.contract.sampling import Sampling
+from hexad.contract.support import MAX_SUPPORT
 
 _INERT: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1.0,),
@@ -32,10 +33,6 @@ _INERT: dict[str, tuple[Any, ...]] = {
     "penalty_alpha": (0.0,),
 }
 """Fields of ``generation_config`` that change the distribution by themselves, with inert values."""
-
-
-MAX_SUPPORT = 4096
-"""Most ids that the support of one token may hold; what could hold more is refused beforehand."""
 
 
 def require_replayable(

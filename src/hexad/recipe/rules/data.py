@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hexad.contract.support import MAX_SUPPORT
 from hexad.recipe.axes import Recipe
 from hexad.recipe.problem import Problem
 
@@ -75,3 +76,7 @@ def sampling(recipe: Recipe) -> Iterator[Problem]:
         if getattr(sampling, key) == alone:
             reason = "it keeps one token at every place: greedy rollouts have no usable ratio"
             yield Problem(f"policy.sampling.{key}", reason, f"use {key}: {whole}, which keeps all")
+    if sampling.top_k > MAX_SUPPORT:
+        reason = f"at most {MAX_SUPPORT} tokens a position can be recorded, whatever the vocabulary"
+        fix = f"use top_k: {MAX_SUPPORT} or less, or 0, which keeps all"
+        yield Problem("policy.sampling.top_k", reason, fix)
