@@ -86,13 +86,24 @@ class RoleScore:
     """Log-probs [T] of one policy role (NaN off actions and where it did not play), who said it.
 
     Tensors are float32, or float64 for a float64 policy. ``entropy`` [T] is the entropy in nats of
-    the distribution each token was drawn from; ``None`` where it was not evaluated.
+    the distribution each token was drawn from; ``None`` where it was not evaluated. ``forward``
+    counts the tokens of the rows that were read for this role alone. ``own``: the learner's weights
+    before the batch's first step said all of it. ``others`` are further versions that played the
+    role on some tokens, as ``version:digest`` with commas between.
     """
 
     logprob: torch.Tensor
     version: int
     digest: str
     entropy: torch.Tensor | None = None
+    forward: int = 0
+    own: bool = True
+    others: str = ""
+
+    @property
+    def played(self) -> str:
+        """Everyone who played it, as ``version:digest`` with commas between."""
+        return ",".join(name for name in (self.others, f"{self.version}:{self.digest}") if name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from hexad.learner.optimizer import Stepper
 from hexad.learner.pack import Cut, Micro, dealt
 from hexad.learner.ranks import Ranks, Single
 from hexad.learner.report import NonFiniteUpdate, UpdateReport
+from hexad.learner.roles import Live, Roles, demand, masters, played
 from hexad.learner.root import NOTHING_MORE, Read, Root, Wants
 from hexad.learner.work import Work
 from hexad.policy.engine import Weights
@@ -54,11 +55,11 @@ class Factors(NamedTuple):
 class Learner:
     """Trains ``policy`` as ``recipe`` says. Every rank holds one, and calls it alike.
 
-    ``old`` is always evaluated by the learner, never taken from the engine's record: in
-    :meth:`score` before the batch's first step, or, when the batch is one single step, in that
-    step's own forward pass, where old and current are the same weights. Where sampling cut the
-    vocabulary, every role is normalised over the recorded sets, and tokens that were forced (a set
-    of one) stay in the denominators but out of policy statistics. The model is in evaluation
+    ``old`` is evaluated by the learner in :meth:`score` before the batch's first step, or, when the
+    batch is one single step, in that step's own forward pass, where old and current are the same
+    weights; ``update.old`` may name another (:class:`hexad.learner.roles.Roles`). Where sampling
+    cut the vocabulary, every role is normalised over the recorded sets, and forced tokens (a set of
+    one) stay in the denominators but out of policy statistics. The model is in evaluation
     mode throughout: dropout would put the learner's policy beside the one that sampled.
 
     ``lease`` (settable) guards the weights where an engine is bound to them.
@@ -86,6 +87,9 @@ class Learner:
             self.shared = SharedCritic(policy, recipe, self.ranks)
             stepped = nn.ModuleDict({"policy": policy.model, "head": self.shared.net.head})
         self.stepper = Stepper(stepped, recipe.update.optimizer)
+        self.roles = Roles(
+            policy.model, recipe, masters(self.stepper.masters, shared=self.shared is not None)
+        )
         self.temperature = _temperature(recipe) if self.objective.ratio else 1.0
         self.version = 0
         self.lineage: str = policy.lineage()
@@ -111,20 +115,16 @@ class Learner:
     def score(self, batch: Batch) -> Scores:
         """Evaluate the roles that the recipe reads, before any step.
 
-        ``old``, and ``sampled`` where this very version sampled; ``reference`` under a KL penalty.
+        ``old`` and ``sampled`` as :class:`Roles` says; ``reference`` under a KL penalty.
         Empty when nothing needs it: imitation, or a batch that is one single step (see the class).
         """
         if not self.objective.ratio or (self._single_step and not self._reads_old):
             return Scores()
-        logprob, entropy = self._evaluate(batch, self.root)
-        old = RoleScore(logprob, self.version, self.lineage, entropy)
-        mine = batch.action & (batch.version == self.version)
-        sampled = reference = None
-        if bool(mine.any()):
-            held = torch.where(mine, logprob, torch.nan)
-            sampled = RoleScore(held, self.version, self.lineage)
+        old, sampled = self.roles.score(batch, self._now, self._evaluate)
+        reference = None
         if self.reference is not None:
-            reference = RoleScore(self._evaluate(batch, self.reference)[0], 0, self.anchor)
+            logprob, _ = self._evaluate(batch, self.reference, batch.action)
+            reference = RoleScore(logprob, 0, self.anchor, forward=len(batch.ids), own=False)
         return Scores(sampled, old, reference)
 
     def penalty(self, batch: Batch, scores: Scores) -> Tensor | None:
@@ -153,22 +153,26 @@ class Learner:
     def _reads_old(self) -> bool:
         """Whether something but the surrogate needs scores from before the first step."""
         update = self.recipe.update
-        extra = (update.correction, update.kl)
+        extra = (update.correction, update.kl, self.roles.extra)
         return any(extra) or self.recipe.credit.estimator == "vtrace"
 
+    @property
+    def _now(self) -> Live:
+        return Live(self.root, self.version, self.lineage)
+
     @torch.no_grad()
-    def _evaluate(self, batch: Batch, root: Root) -> tuple[Tensor, Tensor]:
-        """Log-prob and entropy [T] of every action token, NaN elsewhere, on every rank."""
+    def _evaluate(self, batch: Batch, root: Root, selected: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-prob and entropy [T] of every ``selected`` token, NaN elsewhere, on every rank."""
         dtype = torch.promote_types(self.policy.model.dtype, torch.float32)
         found = torch.zeros((2, len(batch.ids)), dtype=dtype)
-        for micro in self._micros(batch, batch.action):
+        for micro in self._micros(batch, selected):
             read = self._forward(micro, root)
             found[0, micro.tokens], found[1, micro.tokens] = (
                 read.logprob.cpu(),
                 read.entropy.cpu(),
             )
         self.ranks.sum_([found])
-        found = torch.where(batch.action, found, torch.nan)
+        found = torch.where(selected, found, torch.nan)
         return found[0], found[1]
 
     # -- update ------------------------------------------------------------------------------
@@ -205,30 +209,31 @@ class Learner:
             self.shared.batches += 1
             self.shared.steps += work.steps
             self.shared.seen = self.steps
-        roles = self._roles(work.batch, work.scores)
+        roles = played(work.scores, work.batch, self._now if self.objective.ratio else None)
         self.version += 1
         self.lineage = self.policy.lineage()
         return work.report(self.ranks, roles, stopped=stopped)
 
     def _begin(self, batch: Batch, scores: Scores, credit: Credit, progress: float) -> Work:
         needed = self.objective.ratio and (not self._single_step or self._reads_old)
-        if needed and scores.old is None:
-            raise ContractViolation("`old` is missing: score the batch before its first step")
-        if self.reference is not None and scores.reference is None:
-            raise ContractViolation("`reference` is missing: score the batch first")
+        self.roles.begin(self._now, self.policy.model.named_parameters())
         at = (self.version, progress)
         work = Work.begin(batch, scores, credit, self.objective, at)
+        demand(scores, work.index.valid, old=needed, reference=self.reference is not None)
         if self.shared is not None:
             if credit.target is None or scores.value is None:
                 raise ContractViolation("the shared critic has no targets: its values are missing")
             work.target, work.held = credit.target, scores.value.value.roll(1)
         spec = self.recipe.update.correction
         if spec is not None:
-            weight, keep = corrected(spec, batch, scores, work.index, work.advantage)
+            found = corrected(spec, batch, scores, work.index, work.advantage)
             counted = work.index.valid & ~batch.forced
-            work.weight = torch.where(counted, weight, 1.0)
-            work.statistics.shared("correction/weight", weight[counted])
-            work.statistics.shared("correction/kept", keep[counted])
+            work.weight = torch.where(counted, found.weight, 1.0)
+            known = counted & ~found.missing
+            work.statistics.shared("correction/weight", found.weight[known])
+            work.statistics.shared("correction/kept", found.keep[known])
+            if spec.missing is not None:
+                work.statistics.shared("correction/missing", found.missing[counted])
         return work
 
     def _adapt(self, work: Work) -> None:
@@ -278,6 +283,7 @@ class Learner:
         scale = self._scale(work, part)
         with self.lease.writer() if self.lease is not None else nullcontext():
             work.rate = self.stepper.step(norm, work.progress, scale)
+        self.roles.stepped()
         work.steps += 1
         work.loss_tokens += int(part.sum())
         work.statistics.shared("loss", torch.tensor([loss], dtype=torch.float64))
@@ -410,8 +416,9 @@ class Learner:
         lengths, lags = work.length[tokens].to(log.device), work.lag[tokens].to(log.device)
         for name, values in self.objective.movement(facts, log, lengths, lags).items():
             work.statistics.local(name, values)
-        if work.scores.old is None:
+        if work.scores.old is None or work.scores.old.entropy is None:
             work.statistics.local("entropy", entropy[facts.free])
+        if work.scores.old is None and self.recipe.update.sampled != "none":
             mine = (work.batch.version[tokens] == self.version).to(facts.free.device)
             mask = mine & facts.free
             gap = ratio.engine(sampled=facts.current, behaviour=facts.behaviour, mask=mask)
@@ -452,33 +459,20 @@ class Learner:
         read: Read = root(*inputs)
         return read
 
-    # -- report ------------------------------------------------------------------------------
-
-    def _roles(self, batch: Batch, scores: Scores) -> dict[str, str]:
-        """Who played each role, before the version moves on."""
-        pairs = sorted({pair for e in batch.episodes for pair in e.provenance.versions})
-        roles = {"behaviour": ",".join(f"{v}:{d}" for v, d in pairs)} if pairs else {}
-        if self.objective.ratio:
-            roles["old"] = f"{self.version}:{self.lineage}"
-        if scores.sampled is not None:
-            roles["sampled"] = f"{scores.sampled.version}:{scores.sampled.digest}"
-        if scores.reference is not None:
-            roles["reference"] = f"{scores.reference.version}:{scores.reference.digest}"
-        return roles
-
     # -- state -------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """A copy of everything a resume needs, weights included; minibatch order needs no RNG."""
         kl_state = {"kl": self.kl.state()} if self.kl is not None else {}
         own = {"version": self.version, "lineage": self.lineage, **kl_state}
-        return {**own, **self.stepper.state()}
+        return {**own, **self.stepper.state(), **self.roles.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue exactly where :meth:`state` was taken."""
         with self.lease.writer() if self.lease is not None else nullcontext():
             self.stepper.restore(state)
         self.version, self.lineage = state["version"], state["lineage"]
+        self.roles.restore(state)
         if self.kl is not None:
             self.kl.restore(state["kl"])
 

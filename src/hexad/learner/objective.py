@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -131,28 +132,48 @@ def penalty(estimator: str, weighted: str, facts: Facts, reference: Tensor) -> T
     return kl.weighted(value, rho, graph=weighted == "graph")
 
 
+class Corrected(NamedTuple):
+    """``weight`` float64 [T] of each token's policy term, bool [T] ``keep``: it is not dropped.
+
+    ``missing`` bool [T]: its ratio is not known, and ``update.correction.missing`` decided.
+    """
+
+    weight: Tensor
+    keep: Tensor
+    missing: Tensor
+
+
 def corrected(
     spec: CorrectionSpec, batch: Batch, scores: Scores, index: Index, advantage: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Weight float64 [T] of each token's policy term, and bool [T] what is kept; both detached.
+) -> Corrected:
+    """The correction of each token; nothing of it carries a gradient.
 
-    Raises ``ContractViolation`` when a role of the ratio is missing on a token that counts.
+    A rule of episodes misses the ratio of an episode as a whole when one of its tokens has none.
+    Raises ``ContractViolation`` when a role of the ratio is missing on a token that counts, unless
+    the recipe keeps or drops such tokens.
     """
-    mask = index.valid & ~batch.forced
+    mask, rule = index.valid & ~batch.forced, CORRECTIONS[spec.rule]
     role = scores.sampled if spec.ratio == "engine" else scores.old
-    if role is None or not bool(torch.isfinite(role.logprob[mask]).all()):
+    spoken = torch.zeros_like(mask) if role is None else role.logprob.isfinite()
+    missing = mask & ~spoken
+    if rule.whole and bool(missing.any()):
+        missing = mask & torch.isin(index.episode, torch.unique(index.episode[missing]))
+    kept = spec.missing == "keep"
+    if bool(missing.any()) and not (kept or spec.missing == "drop"):
         name = "sampled" if spec.ratio == "engine" else "old"
         raise ContractViolation(
-            f"update.correction: `{name}` is missing for tokens that count, and a ratio that is "
-            "missing is not 1"
+            f"update.correction: `{name}` is missing for {int(missing.sum())} tokens that count, "
+            "and a ratio that is missing is not 1"
         )
-    log = ratio.log_ratio(role.logprob, batch.behaviour, mask).double()
-    rule = CORRECTIONS[spec.rule]
+    known = mask & ~missing
+    said = torch.zeros_like(batch.behaviour) if role is None else role.logprob
+    log = ratio.log_ratio(said, batch.behaviour, known).double()
     inputs: list[Tensor] = [log]
     if rule.advantage:
         inputs.append(advantage)
     if rule.whole:
-        inputs += [index.episode, mask]
+        inputs += [index.episode, known]
     bounds = [spec.low] if rule.low else []
     found: correction.Correction = rule.function(*inputs, *bounds, spec.high)
-    return found.weight, found.keep
+    weight = torch.where(missing, float(kept), found.weight)
+    return Corrected(weight, torch.where(missing, kept, found.keep), missing)

@@ -77,11 +77,12 @@ class Work:
     def observe_scores(self) -> None:
         """Tally what the scoring passes said."""
         valid, scores, batch = self.index.valid & ~self.batch.forced, self.scores, self.batch
-        passes = (scores.old, scores.reference)
-        self.forward_tokens += len(batch.ids) * sum(role is not None for role in passes)
+        # `old` may be `sampled` itself, whose passes count once.
+        spoken = {id(r): r for r in (scores.sampled, scores.old, scores.reference) if r is not None}
+        self.forward_tokens += sum(role.forward for role in spoken.values())
         if scores.old is not None and scores.old.entropy is not None:
             self.statistics.shared("entropy", scores.old.entropy[valid])
-        if scores.old is not None and scores.reference is not None:
+        if scores.old is not None and scores.old.own and scores.reference is not None:
             x = ratio.anchored(
                 current=scores.old.logprob, reference=scores.reference.logprob, mask=valid
             )
@@ -91,9 +92,18 @@ class Work:
             log = ratio.engine(sampled=scores.sampled.logprob, behaviour=batch.behaviour, mask=mask)
             self.statistics.shared("log_ratio/engine", log[mask])
             self.statistics.shared("mismatch/engine", log[mask].abs())
+            self._observe_staleness(mask)
         if scores.old is not None and bool((self.lag[valid] > 0).any()):
             log = ratio.proximal(old=scores.old.logprob, behaviour=batch.behaviour, mask=valid)
             self.statistics.shared("log_ratio/proximal", log[valid])
+
+    def _observe_staleness(self, mask: Tensor) -> None:
+        """Where the sampling version spoke (bool [T]): old / sampled of its older tokens."""
+        old, sampled = self.scores.old, self.scores.sampled
+        stale = mask & (self.lag > 0)
+        if old is not None and sampled is not None and old is not sampled and bool(stale.any()):
+            log = ratio.staleness(old=old.logprob, sampled=sampled.logprob, mask=stale)
+            self.statistics.shared("log_ratio/staleness", log[stale])
 
     def report(self, ranks: Ranks, roles: Mapping[str, str], *, stopped: bool) -> UpdateReport:
         """The end of it. Collective."""

@@ -43,6 +43,9 @@ class CorrectionSpec(Axis):
     """``icepop`` and ``geometric``: smallest ratio that is kept."""
     high: float = Field(gt=0)
     """The cap, or the largest ratio (``k3`` and ``opsm``: mean divergence) that is kept."""
+    missing: Literal["keep", "drop", "refuse"] | None = None
+    """Ratio ``engine`` on stale data: what follows where nobody can say ``sampled``. The token is
+    kept with weight 1, dropped from the policy term, or the batch is refused and the run stops."""
 
 
 class EssSpec(Axis):
@@ -98,6 +101,15 @@ class UpdateSpec(Axis):
     """Optimiser steps a pass."""
     target_kl: float | None = Field(default=None, gt=0)
     """Stop the batch's remaining steps once the mean KL(old, current) estimate exceeds this."""
+    old: Literal["recomputed", "interpolated", "snapshot", "ewma"] = "recomputed"
+    """What the surrogate's ratio divides by. ``recomputed``: the learner before the batch's first
+    step. ``interpolated``: between behaviour and that, by version (A-3PO). ``snapshot``: the
+    version that sampled. ``ewma``: a moving average of the weights (PPO-EWMA)."""
+    decay: float | None = Field(default=None, gt=0, lt=1)
+    """Old ``ewma``: what the past weighs at each optimiser step."""
+    sampled: Literal["this_version", "snapshot", "none"] = "this_version"
+    """Which tokens the learner says the sampling version's log-prob of: those of its own version;
+    all, by weights in memory, one copy for each version up to ``timing.max_lag``; or none."""
     correction: CorrectionSpec | None = None
     """A weight against engine mismatch or stale data."""
     kl: KLSpec | None = None

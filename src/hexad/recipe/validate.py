@@ -10,7 +10,7 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.methods import method
 from hexad.recipe.presets import lookup
 from hexad.recipe.problem import Problem
-from hexad.recipe.rules import credit, data, run, task, update
+from hexad.recipe.rules import credit, data, roles, run, task, update
 
 __all__ = ["RULES", "Problem", "problems", "refusal", "validate"]
 
@@ -79,6 +79,7 @@ RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     task.disturbances,
     update.surrogate,
     update.corrections,
+    roles.roles,
     update.kl,
     update.steps,
     update.denominator,

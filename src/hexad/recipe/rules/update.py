@@ -167,10 +167,15 @@ def timing(recipe: Recipe) -> Iterator[Problem]:
 
 
 def corrects_lag(recipe: Recipe) -> bool:
-    """Whether the policy term weighs stale data by a ratio to its behaviour policy."""
+    """Whether the policy term weighs stale data by its version, or says what it does instead.
+
+    A correction on ``engine`` says so by ``missing``; ``keep`` is stale data as if it were fresh.
+    """
     correction = recipe.update.correction
+    declared = correction is not None and correction.missing is not None
     return (
         _divides_directly(recipe)
         or recipe.credit.estimator == "vtrace"
-        or (correction is not None and correction.ratio == "proximal")
+        or recipe.update.old == "snapshot"
+        or (correction is not None and (correction.ratio == "proximal" or declared))
     )
