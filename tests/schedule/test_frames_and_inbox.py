@@ -133,36 +133,63 @@ def test_weights_keep_every_bit_also_where_tensors_share_memory():
 
 def test_an_inbox_keeps_order_one_beat_each_and_the_death_last():
     inbox = Inbox()
+    first, second = inbox.line(0), inbox.line(1)
     for live in range(3):
-        inbox.put(0, beat(live))
-    inbox.put(1, beat(7))
-    inbox.put(0, said(1))
-    inbox.put(1, None)
-    inbox.put(0, said(2))
+        first.put(beat(live))
+    second.put(beat(7))
+    first.put(said(1))
+    second.end()
+    second.end()
+    second.put(beat(8))
+    second.put(said(9))
+    first.put(said(2))
     assert inbox.take(0) == [(0, beat(2)), (0, said(1)), (1, None), (0, said(2))]
     assert inbox.take(0) == []
+    inbox.line(1).put(said(3))
+    second.put(said(9))
+    assert inbox.take(0) == [(1, said(3))]
+
+
+def waiting(line, frame):
+    """A thread that waits for room to deliver ``frame``."""
+    writer = threading.Thread(target=line.put, args=(frame,))
+    writer.start()
+    deadline = time.monotonic() + 5
+    while not line.waits and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert line.waits
+    return writer
 
 
 def test_a_full_inbox_holds_its_writer_back_and_neither_beats_nor_deaths():
     inbox = Inbox(room=2)
-    inbox.begin(0)
-    inbox.put(0, said(1))
-    inbox.put(0, said(2))
-    writer = threading.Thread(target=inbox.put, args=(0, said(3)))
-    writer.start()
-    inbox.put(1, beat())
-    inbox.put(1, None)
+    line, other = inbox.line(0), inbox.line(1)
+    line.put(said(1))
+    line.put(said(2))
+    writer = waiting(line, said(3))
+    other.put(beat())
+    other.end()
     time.sleep(0.05)
-    assert writer.is_alive() and inbox.silent(0) == 0.0
+    assert writer.is_alive() and inbox.silent(0) == 0.0 < inbox.silent(1)
     assert inbox.take(0) == [(0, said(1)), (0, said(2)), (1, None)]
     writer.join(5)
     assert not writer.is_alive() and inbox.take(0) == [(0, said(3))]
 
 
+def test_nothing_of_a_worker_follows_its_end_also_not_what_waited_for_room():
+    inbox = Inbox(room=1)
+    line = inbox.line(0)
+    line.put(said(1))
+    writer = waiting(line, said(2))
+    line.end()
+    writer.join(5)
+    assert not writer.is_alive()
+    assert inbox.take(0) == [(0, said(1)), (0, None)] and inbox.take(0) == []
+
+
 def test_a_closed_inbox_lets_its_writers_go():
     inbox = Inbox(room=0)
-    writer = threading.Thread(target=inbox.put, args=(0, Loaded(version=0).frame()))
-    writer.start()
+    writer = waiting(inbox.line(0), Loaded(version=0).frame())
     inbox.close()
     writer.join(5)
     assert not writer.is_alive() and inbox.take(0) == []
@@ -170,8 +197,8 @@ def test_a_closed_inbox_lets_its_writers_go():
 
 def test_silence_counts_from_the_last_word():
     inbox = Inbox()
-    inbox.begin(0)
+    line = inbox.line(0)
     time.sleep(0.05)
     assert inbox.silent(0) >= 0.05
-    inbox.put(0, beat())
+    line.put(beat())
     assert inbox.silent(0) < 0.05

@@ -18,7 +18,7 @@ class _Delayed:
         return getattr(self._inner, name)
 
     async def reset(self, task, seed):
-        await self._wait()
+        await self._wait(task)
         return await self._inner.reset(task, seed)
 
     async def step(self, turn):
@@ -31,7 +31,7 @@ class _Delayed:
 class SlowFamily(CalculatorFamily):
     """Every reset takes a minute, without blocking its thread."""
 
-    async def _wait(self):
+    async def _wait(self, task):
         await asyncio.sleep(60)
 
     def make(self):
@@ -41,14 +41,14 @@ class SlowFamily(CalculatorFamily):
 class HangingFamily(SlowFamily):
     """Every reset blocks its thread for good, as a library that waits for a network may."""
 
-    async def _wait(self):
+    async def _wait(self, task):
         time.sleep(3600)
 
 
 class SpawningFamily(SlowFamily):
     """Starts a process of its own and says its id in ``HEXAD_TEST_PIDS``, then waits."""
 
-    async def _wait(self):
+    async def _wait(self, task):
         child = await asyncio.create_subprocess_exec("sleep", "3600")
         folder = Path(os.environ["HEXAD_TEST_PIDS"])
         (folder / ".new").write_text(str(child.pid))
@@ -84,7 +84,7 @@ class UnforkableFamily(CalculatorFamily):
 
     kind = _Unforkable
 
-    async def _wait(self):
+    async def _wait(self, task):
         pass
 
     def make(self):
@@ -95,3 +95,11 @@ class LastingFamily(UnforkableFamily):
     """And a reset does not undo what was done."""
 
     kind = _Lasting
+
+
+class SometimesSlowFamily(SlowFamily):
+    """Tasks of three operations take a minute."""
+
+    async def _wait(self, task):
+        if task.data["operations"] == 3:
+            await super()._wait(task)

@@ -72,26 +72,15 @@ class Inbox:
         self._room = room
         self._lies: deque[Delivery] = deque()
         self._beats: dict[int, Frame] = {}
-        self._heard: dict[int, float] = {}
-        self._knocking: dict[int, int] = {}
+        self._lines: dict[int, Line] = {}
         self._closed = False
         self._changed = threading.Condition()
 
-    def put(self, slot: int, frame: Frame | None) -> None:
-        """Deliver, waiting for room. A closed inbox takes nothing and never waits."""
+    def line(self, slot: int) -> Line:
+        """The line of a worker that was started in ``slot``: its silence counts from now."""
         with self._changed:
-            self._heard[slot] = time.monotonic()
-            if frame is None:
-                self._beats.pop(slot, None)
-            elif frame.head.get("kind") == Beat.kind:
-                self._beats[slot] = frame
-                self._changed.notify_all()
-                return
-            else:
-                self._wait_for_room(slot)
-            if not self._closed:
-                self._lies.append((slot, frame))
-                self._changed.notify_all()
+            self._lines[slot] = Line(self, slot)
+            return self._lines[slot]
 
     def take(self, timeout: float) -> list[Delivery]:
         """Everything that lies here; waits at most ``timeout`` seconds for the first."""
@@ -104,17 +93,11 @@ class Inbox:
             self._changed.notify_all()
             return found
 
-    def begin(self, slot: int) -> None:
-        """A worker was started: its silence counts from now."""
-        with self._changed:
-            self._heard[slot] = time.monotonic()
-
     def silent(self, slot: int) -> float:
         """Seconds since ``slot`` was heard; 0 while something of it waits for room."""
         with self._changed:
-            if self._knocking.get(slot):
-                return 0.0
-            return time.monotonic() - self._heard.get(slot, time.monotonic())
+            line = self._lines.get(slot)
+            return 0.0 if line is None or line.waits else time.monotonic() - line.heard
 
     def close(self) -> None:
         """Let go whoever waits for room; what comes now is thrown away."""
@@ -122,8 +105,45 @@ class Inbox:
             self._closed = True
             self._changed.notify_all()
 
-    def _wait_for_room(self, slot: int) -> None:
-        self._knocking[slot] = self._knocking.get(slot, 0) + 1
-        self._changed.wait_for(lambda: self._closed or len(self._lies) < self._room)
-        self._knocking[slot] -= 1
-        self._heard[slot] = time.monotonic()
+    def deliver(self, line: Line, frame: Frame | None) -> None:
+        """See :meth:`Line.put` and :meth:`Line.end`."""
+        with self._changed:
+            line.heard = time.monotonic()
+            if frame is not None and frame.head.get("kind") == Beat.kind:
+                if not line.ended:
+                    self._beats[line.slot] = frame
+            else:
+                self._lay(line, frame)
+            self._changed.notify_all()
+
+    def _lay(self, line: Line, frame: Frame | None) -> None:
+        if frame is not None:
+            line.waits = True
+            self._changed.wait_for(
+                lambda: self._closed or line.ended or len(self._lies) < self._room
+            )
+            line.waits = False
+            line.heard = time.monotonic()
+        if self._closed or line.ended:
+            return
+        if frame is None:
+            line.ended = True
+            self._beats.pop(line.slot, None)
+        self._lies.append((line.slot, frame))
+
+
+class Line:
+    """What one worker says, for as long as it lives."""
+
+    def __init__(self, inbox: Inbox, slot: int) -> None:
+        self._inbox, self.slot = inbox, slot
+        self.heard = time.monotonic()
+        self.waits = self.ended = False
+
+    def put(self, frame: Frame) -> None:
+        """Deliver ``frame``, waiting for room. Nothing follows the end, or a closed inbox."""
+        self._inbox.deliver(self, frame)
+
+    def end(self) -> None:
+        """Say that the worker is gone; once, and never waiting."""
+        self._inbox.deliver(self, None)

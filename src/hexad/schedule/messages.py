@@ -29,10 +29,14 @@ class Message(BaseModel):
 
 
 class Start(Message):
-    """The first frame of all: the body is the resolved recipe, ``wal`` the folder of the logs."""
+    """The first frame of all: the body is the resolved recipe, ``wal`` the folder of the logs.
+
+    ``paths`` are folders that the trainer finds modules in; an actor looks there last.
+    """
 
     kind: ClassVar[str] = "start"
     wal: str
+    paths: tuple[str, ...] = ()
 
 
 class Publish(Message):

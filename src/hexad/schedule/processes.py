@@ -106,15 +106,14 @@ class _Process:
 
     def __init__(self, slot: int, log: Path, inbox: Inbox) -> None:
         self.gone = threading.Event()
-        self._slot, self._inbox, self._log = slot, inbox, log
-        self._junk, self._over, self._delivering = "", False, False
+        self._log, self._junk = log, ""
         self._reaped, self._lock = False, threading.Lock()
         self._outbox: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         with open(log, "ab") as errors:
             self._from = errors.tell()
             self._process = _spawn(errors, {**os.environ, "PYTHONPATH": paths})
-        inbox.begin(slot)
+        self._line = inbox.line(slot)
         self._reader = threading.Thread(target=self._read, name=f"from-{slot}", daemon=True)
         self._threads = [
             self._reader,
@@ -160,11 +159,7 @@ class _Process:
         try:
             while (frame := frames.read(self._process.stdout)) is not None:
                 messages.read(frame)
-                if self._over:
-                    return
-                self._delivering = True
-                self._inbox.put(self._slot, frame)
-                self._delivering = False
+                self._line.put(frame)
         except FrameError as error:
             if not self._dying():  # a kill tears what was on its way
                 self._junk = f"it sent what is no message: {error}\n"
@@ -187,12 +182,11 @@ class _Process:
             self._reaped = True
         # Something that left the worker's group may hold its pipe open; nobody waits for that.
         deadline = time.monotonic() + _DRAIN_SECONDS
-        while self._reader.is_alive() and (self._delivering or time.monotonic() < deadline):
+        while self._reader.is_alive() and (self._line.waits or time.monotonic() < deadline):
             self._reader.join(0.05)
-        self._over = True
         self._outbox.put(None)
         self.gone.set()
-        self._inbox.put(self._slot, None)
+        self._line.end()
 
     def _dying(self) -> bool:
         """Whether the worker has ended, or does within a moment."""

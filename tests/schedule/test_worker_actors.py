@@ -1,0 +1,108 @@
+"""Workers as real Ray actors on a local cluster of one machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import worker_kit as kit
+from worker_kit import Talk, orders, plans, published, recipe
+
+from hexad.contract.arrow import from_ipc
+from hexad.contract.faults import UserError
+from hexad.rollout.collect import collect
+from hexad.schedule.messages import Failed, Finished, Loaded, Ready
+from hexad.schedule.rays import Rays
+
+SLOW = {
+    "task__environment": "worker_environments:SometimesSlowFamily",
+    "timing__workers": {"count": 3, "backend": "ray"},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A backend that has started the cluster of this module."""
+    backend = Rays(recipe(**SLOW), tmp_path_factory.mktemp("run"))
+    yield backend
+    backend.close()
+    assert not sys.modules["ray"].is_initialized()
+    assert kit.threads("from-", "to-") == []
+
+
+def of_length(made, operations):
+    """Number of the first train task with so many operations."""
+    return next(i for i in range(50) if plans(made, i)[0].task.data["operations"] == operations)
+
+
+def test_actors_play_take_weights_die_and_are_started_again(cluster):
+    made, talk = recipe(**SLOW), Talk(cluster)
+    pids = [talk.begin(slot, made).pid for slot in (0, 1)]
+    assert len({*pids, os.getpid()}) == 3
+    short, long = of_length(made, 1), of_length(made, 3)
+    new = published(made, 1, scale=1.5)
+    for slot in (0, 1):
+        cluster.send(slot, new)
+        cluster.send(slot, orders(made, short)[0])
+    expected = collect(plans(made, short), kit.world(made, 1, scale=1.5))[0]
+    for slot in (0, 1):
+        talk.wait(slot, Loaded)
+        assert kit.same(from_ipc(talk.wait(slot, Finished)[1])[0], expected)
+        cluster.send(slot, orders(made, long)[0])
+    while {slot for slot, beat in talk.beats if beat.live} != {0, 1}:
+        talk.collect()
+    os.kill(pids[0], signal.SIGKILL)
+    talk.wait(0, None)
+    assert not cluster.alive(0) and cluster.alive(1) and "died" in cluster.said(0)
+    cluster.kill(1)
+    talk.wait(1, None)
+    assert kit.gone(pids[1])
+    cluster.start(0)
+    pid = talk.wait(0, Ready)[0].pid
+    kit.stop_process(pid)
+    time.sleep(2.0)
+    talk.collect()
+    assert cluster.alive(0) and cluster.silent(0) > 1.5
+    cluster.kill(0)
+    talk.wait(0, None, seconds=1.0)
+    assert kit.gone(pid) and talk.heard == []
+
+
+def test_a_users_error_in_an_actor_is_told_and_ends_it(cluster, tmp_path):
+    other = Rays(recipe(task__environment="no_such_module:Family"), tmp_path)
+    talk = Talk(other)
+    other.start(0)
+    failed, _ = talk.wait(0, Failed)
+    talk.wait(0, None)
+    assert (failed.error, failed.where) == ("user", "task.environment")
+    other.close()
+    assert sys.modules["ray"].is_initialized()  # it was not the one that started it
+
+
+def test_the_cluster_that_ray_address_names_is_used_and_left_running(cluster, tmp_path):
+    ray = sys.modules["ray"]
+    script = (
+        "import sys; from pathlib import Path; from hexad.recipe.axes import Recipe\n"
+        "from hexad.schedule.rays import Rays; import ray\n"
+        "backend = Rays(Recipe(), Path(sys.argv[1])); print(ray.nodes()[0]['NodeID'])\n"
+        "backend.close()\n"
+    )
+    address = ray.get_runtime_context().gcs_address
+    paths = os.pathsep.join(filter(None, sys.path))
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={**os.environ, "RAY_ADDRESS": address, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    (node,) = ray.nodes()
+    assert said.stdout.split() == [node["NodeID"]] and node["Alive"], said.stderr
+
+
+def test_without_ray_the_user_is_told_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"hexad\[ray\]"):
+        Rays(recipe(), tmp_path)
