@@ -46,11 +46,20 @@ def loaded(weights):
     return policy_of(model)
 
 
-def published_at(engine, requests, weights, *steps):
-    """Completions of ``requests``; version 1, 2, ... comes in flight after so many decode steps."""
+def published_at(engine, requests, weights, *steps, order=None):
+    """Completions of ``requests``; version 1, 2, ... comes in flight after so many decode steps.
+
+    ``order`` gets the numbers of the requests as they end.
+    """
+
+    async def one(number, each):
+        done = await engine.sample(each)
+        if order is not None:
+            order.append(number)
+        return done
 
     async def scene():
-        tasks = [asyncio.create_task(engine.sample(each)) for each in requests]
+        tasks = [asyncio.create_task(one(*each)) for each in enumerate(requests)]
         for version, step in enumerate(steps, 1):
             while engine.stats.decode_steps < step:
                 await asyncio.sleep(0)
@@ -143,7 +152,9 @@ def test_waiting_requests_and_later_ones_get_the_new_weights_only():
     model = qwen()
     weights = other(model)
     requests = ragged(9, max_tokens=16)
-    done = published_at(copying(model, rows=2), requests, [weights], 2)
+    order = []
+    done = published_at(copying(model, rows=2), requests, [weights], 2, order=order)
+    assert sorted(order[:2]) == [0, 1]  # what was cut waits in front of what waited
     fresh = loaded(weights)
     whole = [
         (asked, each)

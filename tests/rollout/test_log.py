@@ -144,21 +144,24 @@ def test_a_file_goes_on_where_it_was_cut(tmp_path):
 
 
 CHILD = """
-import os, signal, sys
+import sys
 sys.path[:0] = ["tests", "tests/rollout"]
 from pathlib import Path
 from test_log import written
 written(Path(sys.argv[1]))
-os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_an_entry_is_on_disk_before_append_returns(tmp_path):
+@pytest.mark.parametrize(("point", "whole"), [("log:mid-entry:4", 3), ("log:entry:4", 4)])
+def test_an_entry_is_in_the_file_or_never_was_when_the_process_dies(tmp_path, point, whole):
     path = tmp_path / "e.arrows"
-    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    done = subprocess.run([sys.executable, "-c", CHILD, str(path)], cwd=root)
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"HEXAD_CRASH_AT": point}
+    done = subprocess.run([sys.executable, "-c", CHILD, str(path)], cwd=root, env=environment)
     assert done.returncode == -signal.SIGKILL
-    assert path.read_bytes() == written().data()
+    data = path.read_bytes()
+    assert stored(EpisodeLog.read(data).entries()) == stored(ENTRIES[:whole])
+    assert written().data().startswith(data)
 
 
 def test_what_is_no_log_is_refused():

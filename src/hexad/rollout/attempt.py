@@ -207,8 +207,8 @@ class Attempt:
         snapshot = state.snapshot
 
         async def fork() -> object:
-            self._environment, digest = await forked(world.family, snapshot)
-            return digest
+            self._environment = made = await forked(world.family, snapshot)
+            return digest_of(made)
 
         try:
             digest = await self._host.call("fork", world.patience.reset, fork)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hexad.contract import crash
 from hexad.contract.durable import disk_errors, temporary_name
 from hexad.contract.faults import ContractViolation, UserError
 from hexad.rollout.entries import (
@@ -91,6 +92,8 @@ class EpisodeLog:
     def append(self, entry: Entry) -> None:
         """Record ``entry``. Raises ``UserError`` where the disk is full or forbidden.
 
+        Crash points: ``log:mid-entry`` with half of it in the file, ``log:entry`` with all of it.
+
         Raises ``TypeError`` or ``ValueError``, and records nothing, for what has no stored form.
         """
         message = to_batch(entry).serialize().to_pybytes()
@@ -98,9 +101,11 @@ class EpisodeLog:
             if self._file is None:
                 raise ContractViolation(f"the log {self._path} is closed")
             with disk_errors(_DOING, self._path):
-                rest = memoryview(message)
-                while rest:
-                    rest = rest[self._file.write(rest) :]
+                whole, half = memoryview(message), len(message) // 2
+                self._write(whole[:half])
+                crash.point("log:mid-entry")
+                self._write(whole[half:])
+            crash.point("log:entry")
         self._data += message
         self._count(entry)
 
@@ -129,6 +134,10 @@ class EpisodeLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _write(self, rest: memoryview) -> None:
+        while rest:
+            rest = rest[self._file.write(rest) :]
 
     def _count(self, entry: Entry) -> None:
         if isinstance(entry, Sampled):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hexad.contract.messages import AssistantTurn
 from hexad.environments.protocol import Declaring, Environment, TaskFamily
 from hexad.rollout.entries import State
-from hexad.rollout.state import digest_of
 
 
 class NotResumable(Exception):
@@ -40,8 +39,8 @@ def require_repeatable(turn: AssistantTurn, family: TaskFamily, state: State) ->
         )
 
 
-async def forked(family: TaskFamily, snapshot: bytes) -> tuple[Environment, str | None]:
-    """A new environment of ``family`` in the state of ``snapshot``, and its digest."""
+async def forked(family: TaskFamily, snapshot: bytes) -> Environment:
+    """A new environment of ``family`` in the state of ``snapshot``."""
     source = family.make()
     fork = getattr(source, "fork", None)
     try:
@@ -50,4 +49,4 @@ async def forked(family: TaskFamily, snapshot: bytes) -> tuple[Environment, str 
         made: Environment = fork(snapshot)
     finally:
         await source.close()
-    return made, digest_of(made)
+    return made
