@@ -143,17 +143,30 @@ def evaluate(
 
 @contextmanager
 def compose(
-    recipe: Recipe, run_dir: Path, watcher: Watcher | None = None, ranks: Ranks | None = None
+    recipe: Recipe,
+    run_dir: Path,
+    watcher: Watcher | None = None,
+    ranks: Ranks | None = None,
+    prepare: Callable[[World], World] = lambda world: world,
 ) -> Iterator[Loop]:
     """Every part that ``recipe`` names, wired into a loop; released when the block ends.
 
     With several ``ranks`` each process composes its own; rank 0 owns source, books and disk.
+    ``prepare`` may replace the world of training episodes by one that is watched.
     """
     with ExitStack() as held:
-        yield _wire(recipe, run_dir, watcher or Blind(), ranks or Single(), held)
+        looks = watcher or Blind()
+        yield _wire(recipe, run_dir, looks, ranks or Single(), held, prepare)
 
 
-def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: ExitStack) -> Loop:
+def _wire(
+    recipe: Recipe,
+    run_dir: Path,
+    watcher: Watcher,
+    ranks: Ranks,
+    held: ExitStack,
+    prepare: Callable[[World], World],
+) -> Loop:
     """The loop; ``held`` gets what must be released."""
     _require_runnable(recipe)
     if recipe.system.threads is not None:
@@ -166,7 +179,7 @@ def _wire(recipe: Recipe, run_dir: Path, watcher: Watcher, ranks: Ranks, held: E
         critic = Critic(policy, recipe, ranks)
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
     sink = _both(ledger, watcher)
-    world = world_of(recipe, policy, engine, lineage.of, held)
+    world = prepare(world_of(recipe, policy, engine, lineage.of, held))
     first = ranks.rank == 0
     source = _source(recipe, world, sink) if first else None
     if source is not None:

@@ -57,6 +57,24 @@ def train(
 
 
 @app.command()
+def check(
+    recipe: Annotated[Path, typer.Argument(help="A recipe file that samples.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted overrides.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Workers on this machine.")] = None,
+    cluster_workers: Annotated[int, typer.Option(min=1, help="Workers of the cluster.")] = 2048,
+    out: Annotated[Path | None, typer.Option(help="Folder of check.json; runs/checks.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure a small batch, and predict what asynchronous training would gain."""
+    from hexad.cli import check as command
+
+    order = command.Order(recipe, tuple(overrides or ()), workers, cluster_workers, out)
+    return conclude(lambda: command.check(order, _console(as_json)), as_json=as_json)
+
+
+@app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     split: Annotated[str, typer.Option(help="selection, hidden, gate or train.")] = "selection",

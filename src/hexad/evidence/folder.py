@@ -16,8 +16,8 @@ from hexad.recipe.load import load
 from hexad.recipe.staged import Gate, Staged
 
 Row = dict[str, Any]
-_EMPTY = frozenset({"recipe.yaml", "crash.txt"})
-"""Files that a run which never began may have left."""
+_EMPTY = frozenset({"recipe.yaml", "crash.txt", "check.json"})
+"""Files that a run which never began may have left, and the profile that was made before it."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from hexad.evidence import profiles
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 
-NOT_MEASURED = ("verifier agreement", "barrier profile")
+PROFILE = "barrier profile"
+NOT_MEASURED = ("verifier agreement", PROFILE)
 """Evidence that a careful reader would ask for and that this run does not have."""
 
 
@@ -21,13 +24,14 @@ def summarize(run_dir: Path) -> dict[str, Any]:
 
     Raises ``UserError`` when the folder is not a run.
     """
-    stages = [_stage(part) for part in parts(run_dir)]
+    found = parts(run_dir)
+    stages = [_stage(part) for part in found]
     curve = run_dir / "curve.png"
     return {
         "run": str(run_dir),
         "stages": stages,
         "hidden_uses": sum(stage["hidden_uses"] for stage in stages),
-        "not_measured": list(NOT_MEASURED),
+        "not_measured": [name for name in NOT_MEASURED if name != PROFILE or not _profiled(found)],
         **({"curve": str(curve)} if curve.exists() else {}),
     }
 
@@ -44,6 +48,8 @@ def _stage(part: Part) -> dict[str, Any]:
         "hidden_uses": part.hidden_uses,
         **{split: _span(part.on(split)) for split in ("hidden", "selection") if part.on(split)},
     }
+    if part.recipe.timing.mode == "asynchronous" and not profiles.known(part.recipe, part.folder):
+        stage["unprofiled"] = True
     if part.gate is not None:
         stage["gate"] = part.gate.model_dump()
     if books:
@@ -59,6 +65,12 @@ def _stage(part: Part) -> dict[str, Any]:
         if "critic" in books:
             stage["critic"] = books["critic"]
     return stage
+
+
+def _profiled(found: Sequence[Part]) -> bool:
+    """Whether every stage that samples has a profile (``hexad check``)."""
+    online = [part for part in found if part.recipe.data.regime == "online"]
+    return bool(online) and all(profiles.known(part.recipe, part.folder) for part in online)
 
 
 def _groups(books: Row, kind: str) -> int:
@@ -86,6 +98,11 @@ def render(summary: dict[str, Any]) -> Group:
     notes = [
         Text(f"hidden tasks were used {_times(summary['hidden_uses'])} in this run folder"),
         Text("not measured: " + ", ".join(summary["not_measured"])),
+    ]
+    notes += [
+        Text(f"{stage['name']}: asynchronous without a measured {PROFILE}")
+        for stage in summary["stages"]
+        if stage.get("unprofiled")
     ]
     if "curve" in summary:
         notes.append(Text(f"curve: {summary['curve']}"))

@@ -1,0 +1,312 @@
+"""Measures a recipe on a small real batch: what a turn, an episode and a learner step take here.
+
+The loop, the policy, the environment and the learner are the recipe's own; they work in a temporary
+folder and are thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path as Folder
+from typing import Any
+
+import numpy as np
+
+from hexad.contract.episode import Episode
+from hexad.contract.events import EpisodeDone, Event, GroupJudged, Timed
+from hexad.contract.faults import UserError
+from hexad.contract.task import Split
+from hexad.environments.protocol import TaskFamily
+from hexad.environments.wrap import DisturbedFamily, Moment, Work, disturb
+from hexad.evidence.barrier import Path, Profile, Turn
+from hexad.evidence.ledger import Ledger
+from hexad.policy.engine import EngineStats
+from hexad.policy.policy import Policy
+from hexad.recipe.axes import Recipe
+from hexad.recipe.timing_axis import TimingSpec
+from hexad.rollout.collect import collect
+from hexad.rollout.plan import plan_tasks
+from hexad.rollout.world import World
+from hexad.run import compose
+
+EPISODES = 64
+"""About as many episodes are in the measured batch, where the recipe's is larger."""
+_SERIAL = 8
+"""Episodes that are played one by one, to tell the cost of a step from that of a row."""
+_LEARNING = ("score", "critic", "update", "publish")
+"""Phases of the loop that keep the learner busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One batch of ``groups`` groups, played and trained on, after one that warmed everything up.
+
+    ``phases`` are wall-clock and CPU seconds of each phase of the loop. ``waits`` are the seconds
+    of every reset and step of the environment, ``signal`` the share of groups with a contrast.
+    """
+
+    recipe: Recipe
+    policy: Policy
+    groups: int
+    episodes: tuple[Episode, ...]
+    profile: Profile
+    phases: Mapping[str, tuple[float, float]]
+    waits: Mapping[str, Sequence[float]]
+    company: float
+    """Mean rows of a decode step."""
+    signal: float | None
+    kinds: Mapping[str, int]
+
+    @property
+    def learner_seconds(self) -> float:
+        """Seconds of the learner for the measured batch."""
+        return self.profile.learner_seconds * self.groups / self.recipe.data.groups
+
+
+def measure(recipe: Recipe) -> Measured:
+    """Play and train two small batches synchronously; the second is measured.
+
+    Raises ``UserError`` for a recipe that samples nothing, and whatever training it would raise.
+    """
+    _require_measurable(recipe)
+    small = _small(recipe)
+    watch = _Watch()
+    worlds: list[World] = []
+
+    def prepare(world: World) -> World:
+        worlds.append(replace(world, family=disturb(world.family, [watch.stopwatch])))
+        watch.engine_stats = lambda: world.engine.stats
+        return worlds[0]
+
+    with (
+        tempfile.TemporaryDirectory(prefix="hexad-check-") as folder,
+        compose(small, Folder(folder), watch, prepare=prepare) as loop,
+    ):
+        loop.started = True  # no evaluation and no checkpoint before the first batch
+        try:
+            loop.run(watch.between)
+        except _EnoughError:
+            pass
+        serial = _serial(small, worlds[0])
+        policy = loop.parts.learner.policy
+    return _measured(recipe, small, policy, watch, serial)
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _EnoughError(Exception):
+    """Leaves the loop without the checkpoint of a run that ends."""
+
+
+class Stopwatch:
+    """A disturbance that disturbs nothing: it measures what every call takes."""
+
+    config: Mapping[str, Any] = {"stopwatch": True}
+
+    def __init__(self) -> None:
+        self.seconds: dict[tuple[int, int], float] = {}
+
+    async def around(self, moment: Moment, work: Work) -> Any:
+        """The call, timed by environment seed and turn."""
+        started = time.perf_counter()
+        try:
+            return await work()
+        finally:
+            self.seconds[moment.seed, moment.turn] = time.perf_counter() - started
+
+
+@dataclass(slots=True)
+class _Cost:
+    """CPU seconds, and what the engine did in them."""
+
+    cpu: float
+    tokens: int
+    rows: float
+
+    @classmethod
+    def of(cls, cpu: float, before: EngineStats, after: EngineStats) -> _Cost:
+        """The cost between two readings; ``rows`` is the mean company of a decode step."""
+        steps = after.decode_steps - before.decode_steps
+        rows = after.decode_rows - before.decode_rows
+        return cls(cpu, after.sampled_tokens - before.sampled_tokens, rows / steps if steps else 1)
+
+    @property
+    def steps(self) -> float:
+        """Decode steps, the first token of each turn included."""
+        return self.tokens / self.rows
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Looks on: a run's watcher that keeps the newest batch."""
+
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    episodes: list[Episode] = field(default_factory=list)
+    judged: list[GroupJudged] = field(default_factory=list)
+    phases: dict[str, tuple[float, float]] = field(default_factory=dict)
+    engine_stats: Any = EngineStats
+    batch: _Cost | None = None
+    _batches: int = 0
+    _cpu: float = 0.0
+    _stats: EngineStats = field(default_factory=EngineStats)
+
+    def stage(self, name: str, recipe: Recipe, ledger: Ledger) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def between(self) -> bool:
+        """Between two batches: forget the first, leave after the second."""
+        if self._batches == 2:
+            raise _EnoughError
+        self._batches += 1
+        self.episodes.clear()
+        self.judged.clear()
+        self.phases.clear()
+        self._cpu, self._stats = time.process_time(), self.engine_stats()
+        return False
+
+    def __call__(self, event: Event) -> None:
+        """Keep what the profile is made of."""
+        if isinstance(event, EpisodeDone) and event.purpose == "train":
+            self.episodes.append(event.episode)
+        elif isinstance(event, GroupJudged):
+            self.judged.append(event)
+        elif isinstance(event, Timed):
+            cpu = time.process_time()
+            wall, used = self.phases.get(event.phase, (0.0, 0.0))
+            self.phases[event.phase] = (wall + event.seconds, used + cpu - self._cpu)
+            if event.phase == "rollout":
+                self.batch = _Cost.of(cpu - self._cpu, self._stats, self.engine_stats())
+            self._cpu = cpu
+
+
+def _require_measurable(recipe: Recipe) -> None:
+    if recipe.data.regime != "online":
+        raise UserError(
+            f"data.regime: {recipe.data.regime} samples nothing, so there is no barrier to measure",
+            where="data.regime",
+            fix="check a recipe that is online",
+        )
+
+
+def _small(recipe: Recipe) -> Recipe:
+    """``recipe``, synchronous, with a small batch and nothing beside it."""
+    data, update, critic = recipe.data, recipe.update, recipe.critic
+    least = max(update.minibatches, critic.minibatches if critic is not None else 1, 2)
+    size = min(data.groups, max(least, -(-EPISODES // data.group_size)))
+    evaluation = recipe.run.evaluation.model_copy(update={"every": None, "final": "none"})
+    checkpoints = recipe.run.checkpoints.model_copy(update={"every": None})
+    run = recipe.run.model_copy(update={"evaluation": evaluation, "checkpoints": checkpoints})
+    budget = recipe.budget.model_copy(
+        update=dict.fromkeys(type(recipe.budget).model_fields) | {"episodes": 1 << 40}
+    )
+    return recipe.model_copy(
+        update={
+            "data": data.model_copy(update={"groups": size, "dynamic": None}),
+            "timing": TimingSpec(),
+            "run": run,
+            "budget": budget,
+        }
+    )
+
+
+def _serial(recipe: Recipe, world: World) -> _Cost:
+    """A few episodes, one at a time and undisturbed."""
+    family: TaskFamily = world.family
+    while isinstance(family, DisturbedFamily):
+        family = family.inner
+    tasks = family.tasks(Split.TRAIN, min(_SERIAL, recipe.data.groups))
+    seed, name = recipe.run.seed, family.name
+    plans = plan_tasks(tasks, 1, prefix="serial-", seed=seed, environment=name)
+    cpu, before = time.process_time(), world.engine.stats
+    collect(plans, replace(world, family=family), rows=1)
+    return _Cost.of(time.process_time() - cpu, before, world.engine.stats)
+
+
+def _measured(
+    recipe: Recipe, small: Recipe, policy: Policy, watch: _Watch, serial: _Cost
+) -> Measured:
+    batch, seconds = watch.batch, watch.stopwatch.seconds
+    assert batch is not None
+    members: dict[str, list[Path]] = {}
+    for episode in watch.episodes:
+        if not episode.faulted:
+            members.setdefault(episode.group_id, []).append(path_of(episode, seconds))
+    step, row = step_costs(serial, batch)
+    spent, threads = _learner(watch.phases, busy=small.system.device == "cpu")
+    profile = Profile(
+        groups=tuple(tuple(paths) for paths in members.values()),
+        step_seconds=step,
+        row_seconds=row,
+        learner_seconds=spent * recipe.data.groups / small.data.groups,
+        learner_cores=threads,
+    )
+    seeds = {episode.seed for episode in watch.episodes}
+    calls = {"reset": [], "step": []}  # type: dict[str, list[float]]
+    for (seed, turn), waited in seconds.items():
+        if seed in seeds:
+            calls["step" if turn else "reset"].append(waited)
+    judged = watch.judged
+    return Measured(
+        recipe=recipe,
+        policy=policy,
+        groups=small.data.groups,
+        episodes=tuple(watch.episodes),
+        profile=profile,
+        phases=dict(watch.phases),
+        waits=calls,
+        company=batch.rows,
+        signal=sum(group.signal for group in judged) / len(judged) if judged else None,
+        kinds=Counter(group.kind for group in judged),
+    )
+
+
+def _learner(phases: Mapping[str, tuple[float, float]], *, busy: bool) -> tuple[float, int]:
+    """Seconds of the learner for a batch, and the cores it takes.
+
+    A ``busy`` learner works on processors all the time, so where it used less time on them than
+    passed, other programs had them; that is not its own.
+    """
+    spent = [phases[name] for name in _LEARNING if name in phases]
+    wall, cpu = sum(w for w, _ in spent), sum(c for _, c in spent)
+    threads = min(cores(), max(1, round(cpu / wall))) if wall > 0 else 1
+    return (min(wall, cpu) if busy else wall), threads
+
+
+def path_of(episode: Episode, seconds: Mapping[tuple[int, int], float]) -> Path:
+    """``episode`` with the ``seconds`` of each call, by environment seed and turn (0: reset)."""
+    turns = [segment.turn[segment.action] for segment in episode.segments]
+    counts = np.bincount(np.concatenate(turns)) if turns else np.zeros(0, np.int64)
+    return Path(
+        seconds.get((episode.seed, 0), 0.0),
+        tuple(
+            Turn(int(tokens), seconds.get((episode.seed, number), 0.0))
+            for number, tokens in enumerate(counts, start=1)
+        ),
+    )
+
+
+def step_costs(serial: _Cost, batch: _Cost) -> tuple[float, float]:
+    """``(a, b)`` with ``a steps + b tokens`` = CPU of both; neither is negative.
+
+    The two have to differ in company: where they do not, all of it is the step's.
+    """
+    if batch.rows <= 1.01 or serial.tokens == 0:
+        return batch.cpu / max(batch.steps, 1.0), 0.0
+    matrix = np.array([[serial.steps, serial.tokens], [batch.steps, batch.tokens]])
+    step, row = np.linalg.solve(matrix, np.array([serial.cpu, batch.cpu]))
+    if row < 0:
+        return batch.cpu / batch.steps, 0.0
+    if step < 0:
+        return 0.0, batch.cpu / batch.tokens
+    return float(step), float(row)

@@ -1,0 +1,96 @@
+"""``hexad check`` on a tiny recipe: a real batch, one document, nothing of a run left behind."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from hexad.cli import main as entry
+from hexad.evidence import profiles
+from hexad.recipe.load import load
+
+RECIPE = """
+method: grpo
+task:
+  limits: {turns: 2, turn_tokens: 6, context_tokens: 160}
+  latency: {kind: constant, mean: 0.02, at: both}
+data: {groups: 4, group_size: 3}
+budget: {episodes: 12}
+update: {minibatches: 2}
+run: {evaluation: {every: null, final: none}}
+system: {engine_rows: 16, threads: 1}
+"""
+
+
+def hexad(*words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with pytest.raises(SystemExit) as caught:
+            entry.main([str(word) for word in words])
+    return caught.value.code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "r.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_a_small_batch_is_measured_and_forecast_and_only_the_profile_is_written(recipe, tmp_path):
+    words = ("--workers", 2, "--cluster-workers", 24)
+    code, out, err = hexad("check", recipe, "run.seed=3", *words, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    measured, here = found["measured"], found["here"]
+    assert (measured["groups"], measured["episodes"], measured["faulted"]) == (4, 12, 0)
+    assert measured["learner_seconds"] > 0 and measured["step_seconds"] >= 0
+    assert measured["signal"] == 0.0 and sum(measured["groups_by_verdict"].values()) == 4
+    paths = [path for group in measured["profile"]["groups"] for path in group]
+    waits = [turn["wait"] for path in paths for turn in path["turns"] if turn["wait"]]
+    waits += [path["reset"] for path in paths]
+    assert len(waits) >= 12 and all(0.02 <= wait < 0.5 for wait in waits)
+    names = ["synchronous", "without ticks", *(f"max_lag {lag}" for lag in (1, 2, 4, 8))]
+    assert list(here["schedules"]) == names and here["machine"]["workers"] == 2
+    assert here["schedules"]["synchronous"]["speedup"] == 1.0
+    for row in (*here["schedules"].values(), *found["cluster"]["schedules"].values()):
+        assert row["planned"] == row["trained"] + row["stale"] + row["pending"]
+        assert row["batch_seconds"] >= row["floor_seconds"] * 0.99
+    assert found["cluster"]["batch"] == {"groups": 8, "group_size": 3}
+    assert found["episode"]["spans"] and found["key"] == profiles.key(load(recipe))
+    written = [p for p in Path("runs").rglob("*") if p.is_file()]
+    assert written == [Path(found["written"])] == [Path("runs/checks") / f"{found['key']}.json"]
+    kept = json.loads(written[0].read_text())
+    assert kept == {k: v for k, v in found.items() if k != "written"}
+
+
+def test_people_get_tables_and_a_folder_of_their_choice(recipe, tmp_path):
+    code, out, err = hexad("check", recipe, "--cluster-workers", 6, "--out", tmp_path / "mine")
+    assert code == 0, err
+    for title in ("Episode", "Measured: 12 episodes", "Forecast for this machine", "a cluster"):
+        assert title in out
+    assert (tmp_path / "mine" / "check.json").exists() and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("method: sft\nbudget: {episodes: 8}\n", "samples nothing"),
+        (
+            "stages:\n- recipe: {method: grpo, name: one, budget: {episodes: 8}}\n",
+            "stage by stage: one",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_a_way_out(recipe, text, says):
+    recipe.write_text(text)
+    code, _, err = hexad("check", recipe)
+    assert code == 2 and says in err and "fix:" in err
+
+
+def test_an_environment_that_only_fails_ends_the_check_as_it_ends_training(recipe):
+    code, _, err = hexad("check", recipe, "task.chaos={crash: 1.0}", "data.retries=0")
+    assert code == 1 and "EnvironmentFault x 12" in err
