@@ -19,6 +19,7 @@ HEADS = {
     },
 }
 TRACKED = ["credit.tracker={low: 0.5, high: 0.96, half_life: 0.06}"]
+TIS = "update.correction={ratio: engine, rule: tis, high: 2.0}"
 TURNS = ["credit.estimator=turn_group", "credit.clock=turn", "credit.truncation=score"]
 VINE = ["credit={estimator: vine, clock: turn, continuations: 9, truncation: score}"]
 STEPS = ["credit.estimator=n_step", "credit.steps=4"]
@@ -115,6 +116,9 @@ CASES = [
         [*VINE, "update.kl={estimator: k1, placement: reward, coefficient: 0.1}"],
         "update.kl.placement",
     ),
+    ("grpo", ["action.forced=out"], "action.forced"),
+    ("grpo", ["action.gated=out"], "action.gated"),
+    ("grpo", ["action.gated=out", TIS], "action.gated"),
     ("impala", ["credit.rho_bar=0.5"], "credit.c_bar"),
     ("impala", ["credit.c_bar=null"], "credit.c_bar"),
     ("gspo", ["action.combine=null"], "action.combine"),
@@ -240,6 +244,8 @@ def test_dr_grpo_demands_a_declared_length(tmp_path):
     ("method", "overrides"),
     [
         ("grpo", ["policy.sampling.top_k=4096"]),
+        ("grpo", ["action.forced=out", "policy.sampling.grammar=tool_calls"]),
+        ("grpo", ["action.gated=out", TIS.replace("tis, high", "mis, high")]),
         ("rloo", ["update.epochs=2", "update.minibatches=4"]),
         ("rloo", ["update={surrogate: clip, clip_low: 0.2, clip_high: 0.3}"]),
         ("reinforce", ["data.group_size=1", "credit.baseline=none"]),

@@ -21,6 +21,7 @@ def test_recipes_and_functions_agree():
         assert {KEYS[key] for key in entry.required} == set(rule.required), name
         known = {KEYS[key] for key in entry.optional if key in KEYS}
         assert known == set(rule.optional), name
+        assert (entry.closed is not None) == rule.gates, name
     assert set(KEYS.values()) == set(legal.SURROGATE_KEYS)
 
 

@@ -13,7 +13,7 @@ from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch, Credit, RoleScore, Scores
 from hexad.learner.critic import SharedCritic
 from hexad.learner.minibatch import Order, minibatches
-from hexad.learner.objective import Facts, Objective, corrected, penalty
+from hexad.learner.objective import Facts, Objective, adaptive, corrected, penalty, temperature
 from hexad.learner.optimizer import Stepper
 from hexad.learner.pack import Cut, Micro, dealt
 from hexad.learner.ranks import Ranks, Single
@@ -22,9 +22,7 @@ from hexad.learner.roles import Live, Roles, demand, masters, played
 from hexad.learner.root import NOTHING_MORE, Read, Root, Wants
 from hexad.learner.work import Work
 from hexad.policy.engine import Weights
-from hexad.policy.transforms import require_replayable
 from hexad.recipe.axes import Recipe
-from hexad.recipe.update_axis import KLSpec
 from hexad.update import effective, kl, ratio, surrogate
 from hexad.update.adaptive import AdaptiveCoefficient
 from hexad.update.positive import positive
@@ -90,7 +88,7 @@ class Learner:
         self.roles = Roles(
             policy.model, recipe, masters(self.stepper.masters, shared=self.shared is not None)
         )
-        self.temperature = _temperature(recipe) if self.objective.ratio else 1.0
+        self.temperature = temperature(recipe) if self.objective.ratio else 1.0
         self.version = 0
         self.lineage: str = policy.lineage()
         self.reference: Root | None = None
@@ -98,7 +96,7 @@ class Learner:
         if recipe.update.kl is not None:
             self.reference = Root(copy.deepcopy(policy.model)).eval().requires_grad_(False)
             self.anchor = self.lineage
-            self.kl = _adaptive(recipe.update.kl)
+            self.kl = adaptive(recipe.update.kl)
 
     @property
     def steps(self) -> int:
@@ -294,7 +292,8 @@ class Learner:
         """What each token's terms are multiplied by in this step."""
         index, spread = work.index.take(part), torch.zeros(len(part), dtype=torch.float64)
         policy = spread.clone()
-        policy[part] = coefficients(index, self.reduction)
+        counted = part if self.objective.gated else self._open(work, part)
+        policy[counted] = coefficients(work.index.take(counted), self.reduction)
         success = None
         early = self.shared is not None and self.shared.pretraining
         if self.recipe.update.positive_nll is not None and not early:
@@ -307,6 +306,22 @@ class Learner:
             value[stands] = coefficients(work.index.take(stands), reduction)
             policy = torch.zeros_like(policy) if early else policy
         return Factors(policy, success, value)
+
+    def _open(self, work: Work, part: Tensor) -> Tensor:
+        """bool [T]: the tokens of ``part`` that no gate has closed, at the present weights."""
+        if work.weight is not None:
+            part = part & (work.weight != 0)
+        if self.objective.surrogate.closed is None:
+            return part
+        current, _ = self._evaluate(work.batch, self.root, part)
+        row, tokens = work.index.row, part.nonzero().squeeze(1)
+        work.forward_tokens += int(torch.isin(row, torch.unique(row[part])).sum())
+        found, part = (
+            self.objective.closed(self._facts(work, current[tokens], tokens)),
+            part.clone(),
+        )
+        part[tokens[found]] = False
+        return part
 
     def _live(self, work: Work, part: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         """The rows of ``part``, and bool: some term of the row has a factor that is not zero.
@@ -339,8 +354,7 @@ class Learner:
         whole = update.target_kl is not None or update.ess is not None
         return whole or (self._single_step and not self._reads_old)
 
-    def _facts(self, work: Work, read: Read, tokens: Tensor) -> Facts:
-        current = read.logprob
+    def _facts(self, work: Work, current: Tensor, tokens: Tensor) -> Facts:
         old = work.scores.old
         place = current.device
         return Facts(
@@ -361,7 +375,7 @@ class Learner:
         read = self._forward(micro, self.root, wants)
         if not self.objective.ratio:
             return self._imitate(work, read, factors.policy[tokens])
-        facts = self._facts(work, read, tokens)
+        facts = self._facts(work, read.logprob, tokens)
         log = self.objective.log_ratio(facts)
         terms = self.objective.terms(facts, log)
         if work.weight is not None:
@@ -383,7 +397,7 @@ class Learner:
             loss = loss + self._value_loss(work, read.hidden, tokens, factors.value[tokens])
         if loss.requires_grad:
             torch.autograd.backward(loss)
-        self._observe(work, tokens, facts, log, read.entropy)
+        self._observe(work, tokens, facts, log, read)
         moved = ratio.update(current=facts.current, old=facts.old, mask=facts.free).detach()
         total = ratio.k3(moved[facts.free]).sum(dtype=torch.float64)
         return torch.tensor(
@@ -409,15 +423,15 @@ class Learner:
         work.statistics.local("nll", terms)
         return torch.tensor([float(loss.detach()), 0.0, 0.0], dtype=torch.float64)
 
-    def _observe(
-        self, work: Work, tokens: Tensor, facts: Facts, log: Tensor, entropy: Tensor
-    ) -> None:
+    def _observe(self, work: Work, tokens: Tensor, facts: Facts, log: Tensor, read: Read) -> None:
         """Statistics of a micro-batch, and the step's ratio to the behaviour policy."""
         lengths, lags = work.length[tokens].to(log.device), work.lag[tokens].to(log.device)
         for name, values in self.objective.movement(facts, log, lengths, lags).items():
             work.statistics.local(name, values)
+        if read.outside is not None:
+            work.statistics.local("support/outside", read.outside[facts.free])
         if work.scores.old is None or work.scores.old.entropy is None:
-            work.statistics.local("entropy", entropy[facts.free])
+            work.statistics.local("entropy", read.entropy[facts.free])
         if work.scores.old is None and self.recipe.update.sampled != "none":
             mine = (work.batch.version[tokens] == self.version).to(facts.free.device)
             mask = mine & facts.free
@@ -475,16 +489,3 @@ class Learner:
         self.roles.restore(state)
         if self.kl is not None:
             self.kl.restore(state["kl"])
-
-
-def _temperature(recipe: Recipe) -> float:
-    """The temperature of every policy role: that of the behaviour distribution."""
-    sampling = recipe.policy.sampling.build()
-    require_replayable(sampling)
-    return sampling.temperature
-
-
-def _adaptive(spec: KLSpec) -> AdaptiveCoefficient:
-    """The coefficient of the penalty; without a target it never moves."""
-    target, horizon = spec.target or 1.0, spec.horizon or 1
-    return AdaptiveCoefficient(spec.coefficient, target=target, horizon=horizon)

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch, Scores
+from hexad.policy.transforms import require_replayable
 from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
-from hexad.recipe.update_axis import CorrectionSpec
+from hexad.recipe.update_axis import CorrectionSpec, KLSpec
 from hexad.update import correction, kl, ratio, unit
+from hexad.update.adaptive import AdaptiveCoefficient
 from hexad.update.reduce import Index
 from hexad.update.shares import shares
 from hexad.update.table import CORRECTIONS, KEYS, SURROGATES, Surrogate
@@ -56,6 +58,8 @@ class Objective:
         # denominator it would do so once a token.
         whole = {"episode": "episode", "turn": "response"}.get(action.ratio)
         self.form: unit.Form = "sequence" if action.denominator == whole else "token"
+        self.forced, self.gated = action.forced == "in", action.gated == "in"
+        """Whether these tokens count in denominators."""
         extra = (update.kl is not None and update.kl.placement == "loss", update.entropy)
         self.idle = self.surrogate.idle and not any(extra)
         """Whether a row without advantage has no gradient."""
@@ -74,6 +78,12 @@ class Objective:
         """Loss [N] of each token, before any denominator."""
         tensors = {"log_ratio": log, "current": facts.current, "advantage": facts.advantage}
         return self.surrogate.loss(tensors, self.numbers)
+
+    def closed(self, facts: Facts) -> Tensor:
+        """Bool [N]: the tokens that the surrogate drops at the present weights."""
+        log, current = self.log_ratio(facts).detach(), facts.current.detach()
+        tensors = {"log_ratio": log, "current": current, "advantage": facts.advantage}
+        return self.surrogate.gated(tensors, self.numbers)
 
     def movement(self, facts: Facts, log: Tensor, length: Tensor, lag: Tensor) -> dict[str, Tensor]:
         """Statistics by name: how far the policy has moved, and where the bounds act.
@@ -177,3 +187,16 @@ def corrected(
     found: correction.Correction = rule.function(*inputs, *bounds, spec.high)
     weight = torch.where(missing, float(kept), found.weight)
     return Corrected(weight, torch.where(missing, kept, found.keep), missing)
+
+
+def temperature(recipe: Recipe) -> float:
+    """The temperature of every policy role: that of the behaviour distribution."""
+    sampling = recipe.policy.sampling.build()
+    require_replayable(sampling)
+    return sampling.temperature
+
+
+def adaptive(spec: KLSpec) -> AdaptiveCoefficient:
+    """The coefficient of the penalty; without a target it never moves."""
+    target, horizon = spec.target or 1.0, spec.horizon or 1
+    return AdaptiveCoefficient(spec.coefficient, target=target, horizon=horizon)

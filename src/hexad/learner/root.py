@@ -26,12 +26,17 @@ NOTHING_MORE = Wants()
 
 
 class Read(NamedTuple):
-    """``logprob`` [N] and ``entropy`` [N]; ``raw`` [N] and ``hidden`` [N, width] where wanted."""
+    """``logprob`` [N] and ``entropy`` [N]; ``raw`` [N] and ``hidden`` [N, width] where wanted.
+
+    ``outside`` [N], under recorded sets: the probability that the policy gives to tokens outside
+    each. It grows where the weights leave what sampling had kept: no ratio can tell.
+    """
 
     logprob: Tensor
     entropy: Tensor
     raw: Tensor | None = None
     hidden: Tensor | None = None
+    outside: Tensor | None = None
 
 
 class Root(nn.Module):
@@ -70,8 +75,10 @@ class Root(nn.Module):
             raw = torch.log_softmax(logits, dim=-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
         if temperature != 1.0:
             logits = logits / temperature
+        outside = None
         if sets is not None:
             logprob, entropy = over_sets(logits, sets, gradient=wants.entropy_gradient)
+            outside = outside_sets(logits, sets)
         else:
             logs = torch.log_softmax(logits, dim=-1)
             logprob = logs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
@@ -79,7 +86,7 @@ class Root(nn.Module):
                 entropy = -(logs.exp() * logs).sum(-1)
         if wants.hidden and hidden is None:
             raise ContractViolation("a model without output embeddings has no shared hidden states")
-        return Read(logprob, entropy, raw, hidden if wants.hidden else None)
+        return Read(logprob, entropy, raw, hidden if wants.hidden else None, outside)
 
     def _logits(self, ids: Tensor, select: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits [N, V] at the selected positions, float32 or float64, and what they came from."""
@@ -126,3 +133,12 @@ def over_sets(logits: Tensor, sets: Sets, *, gradient: bool = False) -> tuple[Te
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
         entropy = -torch.segment_reduce(logs.exp() * logs, "sum", lengths=sets.lengths)
     return logs[sets.place], entropy
+
+
+@torch.no_grad()
+def outside_sets(logits: Tensor, sets: Sets) -> Tensor:
+    """Probability [N] outside each recorded set, of ``softmax(logits)``, [N, V]; no gradient."""
+    owner = torch.repeat_interleave(sets.lengths)
+    logs = torch.log_softmax(logits, dim=-1).reshape(-1)
+    inside = logs.gather(0, owner * logits.shape[-1] + sets.ids).exp()
+    return (1.0 - torch.segment_reduce(inside, "sum", lengths=sets.lengths)).clamp_min(0.0)

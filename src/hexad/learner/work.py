@@ -53,6 +53,8 @@ class Work:
         """``at`` is the learner's version and the used share of the budget."""
         version, progress = at
         valid = batch.action & (batch.weight > 0) & credit.counted[batch.token_episode]
+        if not spec.forced:
+            valid = valid & ~batch.forced
         index = index_of(batch, valid)
         lengths = torch.zeros(len(batch.episodes), dtype=torch.int64)
         lengths.index_add_(0, index.episode, batch.action.to(torch.int64))

@@ -175,6 +175,13 @@ class ActionSpec(Axis):
     """Denominator ``prompt``: how items inside a prompt are averaged."""
     length: Positive | None = None
     """Denominator ``fixed``: the declared number of tokens that one episode is divided by."""
+    forced: Literal["in", "out"] = "in"
+    """Whether tokens that sampling forced (a recorded set of one) count in denominators. They are
+    no decision and have no gradient, so ``out`` makes every other token count for more."""
+    gated: Literal["in", "out"] = "in"
+    """Whether tokens that a gate has closed count in denominators. With ``out`` they leave the
+    loss, its penalty and entropy, too, and what is left counts for more; a gate on the moving
+    ratio then costs a forward pass a step."""
 
 
 class BudgetSpec(Axis):

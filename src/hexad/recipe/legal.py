@@ -26,7 +26,8 @@ class SurrogateRule:
     """``units`` its ratio may have; ``required`` and ``optional`` keys of ``update``.
 
     ``ratio`` names the ratio it is written for: ``update`` (current / old), ``direct`` (current /
-    behaviour) or ``none``. ``denominators`` are those that keep its meaning.
+    behaviour) or ``none``. ``denominators`` are those that keep its meaning. ``gates``: it drops
+    tokens.
     """
 
     ratio: str
@@ -34,6 +35,7 @@ class SurrogateRule:
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     denominators: tuple[str, ...] = DENOMINATORS
+    gates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,14 @@ SURROGATES: dict[str, SurrogateRule] = {
     "clip": SurrogateRule("update", UNITS, _BOUNDS, ("dual",)),
     "cispo": SurrogateRule("update", required=_BOUNDS),
     "sapo": SurrogateRule("update", required=("tau", "tau_negative")),
-    "dis": SurrogateRule("direct", required=_BOUNDS),
+    "dis": SurrogateRule("direct", required=_BOUNDS, gates=True),
     "squared": SurrogateRule("update", ("episode",), ("tau",), (), ("episode",)),
     "token_clip": SurrogateRule("update", required=(*_BOUNDS, "tau")),
-    "difference": SurrogateRule("direct", required=_BOUNDS),
+    "difference": SurrogateRule("direct", required=_BOUNDS, gates=True),
 }
 """By name of ``update.surrogate``."""
+GATING = ("icepop", "mis", "geometric", "k3", "opsm")
+"""Rules of ``update.correction`` that drop tokens."""
 
 _TRACES = ("lambda_policy",)
 ESTIMATORS: dict[str, EstimatorRule] = {

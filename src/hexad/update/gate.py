@@ -1,6 +1,7 @@
 """Surrogates that weigh the log-prob by a bounded ratio, or drop tokens by a gate.
 
-A dropped token contributes 0 and stays in the denominator, so gating can only shrink an update.
+A dropped token contributes 0. It stays in the denominator, so that gating can only shrink an
+update, unless ``action.gated: out`` is declared.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def dis(
     pi``, which is biased and has the wrong sign where pi > 1 / e; it is there to reproduce code
     that does so. Source: SAO, arXiv 2607.07508 (secondary readings).
     """
-    below, above = beyond(log_ratio, low, high)
-    weight = torch.where(below | above, 0.0, ratio(log_ratio))
+    closed = dis_closed(log_ratio, current, advantage, low, high)
+    weight = torch.where(closed, 0.0, ratio(log_ratio))
     return -((weight if through else weight.detach()) * advantage.detach() * current)
 
 
@@ -47,6 +48,14 @@ def beyond(log_ratio: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
     """What :func:`dis` drops, two bool tensors: d <= 1 - low, and d >= 1 + high."""
     rho = ratio(log_ratio.detach())
     return rho <= 1.0 - low, rho >= 1.0 + high
+
+
+def dis_closed(
+    log_ratio: Tensor, current: Tensor, advantage: Tensor, low: float, high: float
+) -> Tensor:
+    """Bool [N]: what :func:`dis` drops, on either side, whatever the sign of A."""
+    below, above = beyond(log_ratio, low, high)
+    return below | above
 
 
 def difference(
@@ -58,10 +67,16 @@ def difference(
     this gate lets rare tokens move (0.01 -> 0.05) and holds frequent ones (0.70 -> 0.95). Source:
     prime-rl's default loss; DPPO with the binary total variation, arXiv 2602.04879.
     """
-    fixed = advantage.detach()
+    closed = difference_closed(log_ratio, current, advantage, low, high)
+    return -(torch.where(closed, 0.0, ratio(log_ratio)) * advantage.detach())
+
+
+def difference_closed(
+    log_ratio: Tensor, current: Tensor, advantage: Tensor, low: float, high: float
+) -> Tensor:
+    """Bool [N]: what :func:`difference` drops: moved too far the way that A pushes."""
     below, above = moved(log_ratio, current, low, high)
-    dropped = torch.where(fixed > 0, above, below)
-    return -(torch.where(dropped, 0.0, ratio(log_ratio)) * fixed)
+    return torch.where(advantage.detach() > 0, above, below)
 
 
 def moved(log_ratio: Tensor, current: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from hexad.update import correction, gate, square, surrogate
@@ -31,7 +32,8 @@ class Surrogate:
     ``inputs`` are its tensors in order; ``required`` and ``optional`` its numbers by name: no bound
     has a default. ``roles`` are the ratios it may take, the first as published; none for imitation.
     ``units`` are those of the ratio. ``idle``: a zero advantage means a zero gradient. ``sides``
-    tells the tokens it clips or gates below and above, from the tensors ``side_inputs``.
+    tells the tokens it clips or gates below and above, from the tensors ``side_inputs``; ``closed``
+    those that it drops, from its own ``inputs``.
     """
 
     function: Callable[..., Tensor]
@@ -43,6 +45,7 @@ class Surrogate:
     idle: bool = True
     sides: Callable[..., tuple[Tensor, Tensor]] | None = None
     side_inputs: tuple[str, ...] = ("log_ratio",)
+    closed: Callable[..., Tensor] | None = None
 
     def loss(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, float | bool]) -> Tensor:
         """[N], of ``log_ratio``, ``current`` and ``advantage`` by name; it takes what it needs.
@@ -54,6 +57,13 @@ class Surrogate:
         if missing or alien:
             raise ValueError(f"{self.function.__name__}: missing {missing}, unknown {alien}")
         return self.function(*(tensors[name] for name in self.inputs), **numbers)
+
+    def gated(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, float | bool]) -> Tensor:
+        """Bool [N]: the tokens that it drops; none for a surrogate without a gate."""
+        if self.closed is None:
+            return torch.zeros_like(tensors["log_ratio"], dtype=torch.bool)
+        given = (tensors[name] for name in self.inputs)
+        return self.closed(*given, low=numbers["low"], high=numbers["high"])
 
     def outside(
         self, tensors: Mapping[str, Tensor], numbers: Mapping[str, float | bool]
@@ -75,7 +85,15 @@ SURROGATES: Mapping[str, Surrogate] = {
     ),
     "cispo": Surrogate(gate.cispo, _LOGPROB, _BOUNDS, sides=surrogate.outside),
     "sapo": Surrogate(surrogate.sapo, required=("tau", "tau_negative")),
-    "dis": Surrogate(gate.dis, _LOGPROB, _BOUNDS, ("through",), ("direct",), sides=gate.beyond),
+    "dis": Surrogate(
+        gate.dis,
+        _LOGPROB,
+        _BOUNDS,
+        ("through",),
+        ("direct",),
+        sides=gate.beyond,
+        closed=gate.dis_closed,
+    ),
     "squared": Surrogate(
         square.squared, required=("tau",), roles=("update",), units=("episode",), idle=False
     ),
@@ -93,6 +111,7 @@ SURROGATES: Mapping[str, Surrogate] = {
         roles=("direct",),
         sides=gate.moved,
         side_inputs=("log_ratio", "current"),
+        closed=gate.difference_closed,
     ),
 }
 """GSPO is ``clip`` on the mean ratio of an episode; a turn's ratio is its sum or mean."""

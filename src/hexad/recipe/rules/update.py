@@ -64,6 +64,18 @@ def denominator(recipe: Recipe) -> Iterator[Problem]:
     if action.denominator == "prompt" and action.inner is None:
         reason = "denominator prompt must say how items inside a prompt are averaged"
         yield Problem("action.inner", reason, "use action.inner: token or episode")
+    sampled = recipe.feedback.source != "demonstrations"
+    if action.forced == "out" and (recipe.policy.sampling.build().full_support or not sampled):
+        reason = "has no effect: nothing is forced where sampling keeps the whole vocabulary"
+        fix = "remove it, or cut with policy.sampling.grammar, top_k, top_p or min_p"
+        yield Problem("action.forced", reason, fix)
+    rule = recipe.update.correction.rule if recipe.update.correction is not None else None
+    gates = rule in legal.GATING or legal.surrogate(recipe.update.surrogate).gates
+    if action.gated == "out" and not gates:
+        reason = "has no effect: nothing here drops a token"
+        gating = [name for name, each in SURROGATES.items() if each.gates]
+        fix = f"remove it, or use update.surrogate: {' or '.join(gating)}, or a correction's rule: "
+        yield Problem("action.gated", reason, f"{fix}{' or '.join(legal.GATING)}")
 
 
 def corrections(recipe: Recipe) -> Iterator[Problem]:
