@@ -24,5 +24,7 @@ REINFORCE = Method(
     },
     notes="The batch mean holds the episode's own return, so the gradient is (N-1)/N of the "
     "leave-one-out one, and it mixes the difficulty of tasks. Denominator fixed with length 1 is "
-    "the sum of log-probs of an episode, averaged over episodes: the published objective.",
+    "the sum of log-probs of an episode, averaged over episodes: the published objective. "
+    "Baseline beta with whiten: batch is SPO's advantage; its prioritised sampling of tasks is not "
+    "offered, since no source gives its weights: tasks come in order.",
 )
