@@ -29,3 +29,12 @@ def test_what_was_not_scored_is_not_charged():
 def test_bounds_are_part_of_the_version():
     made = {Overlong(BinaryMapping(), limit=100, cache=c).version for c in (10, 20)}
     assert len(made) == 2
+
+
+@pytest.mark.parametrize(("tokens", "value"), [(16384, 0.0), (18432, -0.5), (20480, -1.0)])
+def test_the_papers_own_limits(tokens, value):
+    """algorithms.md 6.5: limit 20480, cache 4096."""
+    made = Overlong(BinaryMapping(), limit=20480, cache=4096)
+    long = replace(episode(), costs=Costs(sampled_tokens=tokens))
+    found = {r.component: r.value for r in made.rewards(verdict(), long)}
+    assert found["length"] == value
