@@ -155,8 +155,8 @@ class Engine(Protocol):
 
         Waits until open requests are finished, retires every cached prefix, then moves the label.
         ``in_flight`` does not wait: open requests are cut after the token they are at, and go on
-        from there with the new weights. Their callers get one completion, in which ``versions``
-        says who sampled each token.
+        from there with the new weights, which read the whole context again. Their callers get one
+        completion, in which ``versions`` says who sampled each token.
         """
         ...
 

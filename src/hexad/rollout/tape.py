@@ -65,12 +65,16 @@ class Tape:
         return tokens if self.left is None else min(tokens, self.left)
 
     def record(self, entry: E) -> E:
-        """Append ``entry`` to the log, before anybody acts on it. Raises ``EnvironmentFault``
-        for an answer that has no stored form."""
+        """Append ``entry`` to the log, before anybody acts on it.
+
+        Raises ``EnvironmentFault`` for an answer that has no stored form.
+        """
         if self._log is not None:
             try:
                 self._log.append(entry)
             except (TypeError, ValueError) as error:
+                if not isinstance(entry, Stepped):  # nobody else hands in what is no JSON
+                    raise
                 raise EnvironmentFault(f"the answer cannot be recorded: {error}") from error
             if self.left is not None and isinstance(entry, Sampled):
                 self.left = max(0, self.left - len(entry.completion.ids))
