@@ -67,6 +67,18 @@ def test_a_small_batch_is_measured_and_forecast_and_only_the_profile_is_written(
     assert kept == {k: v for k, v in found.items() if k != "written"}
 
 
+def test_the_learner_is_scaled_from_the_small_batch_to_the_recipes_own(recipe, monkeypatch):
+    monkeypatch.setattr("hexad.preflight.EPISODES", 6)
+    code, out, err = hexad("check", recipe, "--cluster-workers", 6, "--json")
+    assert code == 0, err
+    measured = json.loads(out)["measured"]
+    assert (measured["groups"], measured["episodes"]) == (2, 6)
+    phases = [measured["phases"][name] for name in ("score", "update", "publish")]
+    spent = min(sum(phase[clock] for phase in phases) for clock in ("wall", "cpu"))
+    assert measured["profile"]["learner_seconds"] == pytest.approx(spent * 4 / 2)
+    assert measured["learner_seconds"] == pytest.approx(spent)
+
+
 def test_people_get_tables_and_a_folder_of_their_choice(recipe, tmp_path):
     code, out, err = hexad("check", recipe, "--cluster-workers", 6, "--out", tmp_path / "mine")
     assert code == 0, err

@@ -32,6 +32,8 @@ def test_synchronous_time_is_rollout_plus_learner():
     assert found.learner_use == pytest.approx(0.25) and found.rollout_use == pytest.approx(0.25)
     assert found.lags == {0: 16} and found.stale == 0
     assert found.accepted_per_second == pytest.approx(0.25)
+    slower = forecast(profile((ONE,), learner=2.0), groups=1)
+    assert slower.learner_use == pytest.approx(0.4) and slower.rollout_use == pytest.approx(0.2)
 
 
 def test_a_lag_of_one_lets_two_batches_overlap():
@@ -39,6 +41,12 @@ def test_a_lag_of_one_lets_two_batches_overlap():
     found = forecast(profile((ONE,)), groups=1, max_lag=1, batches=30)
     assert found.batch_seconds == pytest.approx(2.0, rel=0.03)
     assert found.lags == {1: 28}
+
+
+def test_the_lag_is_that_of_the_first_token():
+    """Weights are published between the turns; the second one is sampled by newer ones."""
+    path = Path(0.0, (Turn(1, 5.0), Turn(1, 0.0)))
+    assert forecast(profile((path,)), groups=1, max_lag=1, batches=10).lags == {1: 8}
 
 
 def test_the_learner_is_the_limit_when_rollouts_are_ahead():
@@ -67,6 +75,11 @@ def test_workers_and_learner_share_the_cores():
     busy = forecast(given, Machine(1, 1, 64), groups=1, max_lag=8, batches=80)
     assert busy.batch_seconds == pytest.approx(2.0, rel=0.3)  # decode may be shared, never less
     assert busy.learner_use + busy.rollout_use <= 1.0 + 1e-6
+    ahead = {"groups": 1, "max_lag": 8, "batches": 60}
+    one_core = forecast(profile((ONE,), learner=2.0), Machine(2, 2, 64), **ahead)
+    both = forecast(profile((ONE,), learner=2.0, cores=2), Machine(2, 2, 64), **ahead)
+    assert one_core.batch_seconds == pytest.approx(2.0, rel=0.05)
+    assert both.batch_seconds > 2.1
     two = profile((ONE,), learner=2.0, cores=2)
     assert forecast(two, Machine(2, 1, 1), groups=1).batch_seconds == pytest.approx(5.0)
 
@@ -116,7 +129,8 @@ def test_a_straggler_beyond_the_limit_is_stale_and_counted_not_trained():
     given = profile((quick,), (slow,), step=0.01, learner=1.0)
     found = forecast(given, groups=4, max_lag=2, batches=120)
     assert found.stale > 0 and 0 < found.stale_share < 0.5
-    pairs = profile((quick, slow), (quick, quick), step=0.01, learner=1.0)
+    late = Path(59.0, (Turn(1, 0.0),))  # begins when the slow one is nearly done: it is fresh
+    pairs = profile((late, slow), *[(quick, quick)] * 40, step=0.01, learner=1.0)
     grouped = forecast(pairs, groups=4, group_size=2, max_lag=2, batches=120)
     # Nobody learns from one member alone: the group goes with its straggler.
     assert grouped.stale > 0 and grouped.stale % 2 == 0 and grouped.trained % 2 == 0
