@@ -66,18 +66,19 @@ def test_a_torn_frame_is_told_and_not_waited_for(cut):
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "told"),
     [
-        b"HXF1\xff\xff\xff\xff" + b"\0" * 8,
-        b"HXF1\0\0\0\2" + b"\xff" * 8 + b"{}",
-        b"HXF1\0\0\0\2" + b"\0" * 8 + b"[]",
-        b"HXF1\0\0\0\x0a" + b"\0" * 8 + b'{"a": NaN}',
-        b"HXF1\0\0\0\2" + b"\0" * 8 + b"{}more",
+        (b"HXF0\0\0\0\2" + b"\0" * 8 + b"{}", "junk where a frame should begin"),
+        (b"HXF1\xff\xff\xff\xff" + b"\0" * 8, "a header of 4294967295 bytes"),
+        (b"HXF1\0\0\0\2" + b"\xff" * 8 + b"{}", "a body of 18446744073709551615 bytes"),
+        (b"HXF1\0\0\0\2" + b"\0" * 8 + b"[]", "is a list"),
+        (b"HXF1\0\0\0\x0a" + b"\0" * 8 + b'{"a": NaN}', "NaN is not"),
+        (b"HXF1\0\0\0\2" + b"\0" * 8 + b"{}more", "of 18 bytes came as 22"),
     ],
-    ids=["long head", "long body", "no object", "NaN", "more bytes"],
+    ids=["other magic", "long head", "long body", "no object", "NaN", "more bytes"],
 )
-def test_a_bad_frame_is_refused_before_it_is_believed(data):
-    with pytest.raises(FrameError):
+def test_a_bad_frame_is_refused_before_it_is_believed(data, told):
+    with pytest.raises(FrameError, match=told):
         frames.decode(data)
 
 
@@ -152,7 +153,7 @@ def test_an_inbox_keeps_order_one_beat_each_and_the_death_last():
 
 def waiting(line, frame):
     """A thread that waits for room to deliver ``frame``."""
-    writer = threading.Thread(target=line.put, args=(frame,))
+    writer = threading.Thread(target=line.put, args=(frame,), daemon=True)
     writer.start()
     deadline = time.monotonic() + 5
     while not line.waits and time.monotonic() < deadline:
