@@ -9,8 +9,11 @@ from hexad.contract.messages import AssistantTurn, Role, ToolCall
 from hexad.contract.task import Split, Task
 from hexad.environments.calculator import CalculatorFamily
 from hexad.environments.calculator_hard import HardCalculatorFamily
+from hexad.environments.conversation import ToolConversation
 from hexad.environments.expression import BOUND
 from hexad.environments.protocol import Environment, Forkable, Repeatable, TaskFamily
+from hexad.environments.toolbox import ToolBox
+from hexad.environments.tools import Effect, tool
 
 FAMILIES = [CalculatorFamily, HardCalculatorFamily]
 TASK = Task("calculator:3+4*2", Split.TRAIN, {"expression": "3+4*2", "answer": 14})
@@ -181,6 +184,27 @@ def test_forks_continue_from_the_snapshot_on_their_own():
         assert fork.state_digest() == world.state_digest()
         await fork.step(turn(content="14"))
         await world.step(turn(content="14"))
+
+    asyncio.run(branch())
+
+
+@tool(effect=Effect.EXTERNAL, isolated=False)
+def post(text: str) -> str:
+    """Tell the world."""
+    return text
+
+
+def test_a_fork_in_another_process_knows_that_a_reset_does_not_undo_everything():
+    async def branch():
+        box = ToolBox([post])
+        world = ToolConversation(box, "expression")
+        await world.reset(TASK, 0)
+        before = world.snapshot()
+        await world.step(AssistantTurn("", (ToolCall("post", {"text": "x"}),)))
+        assert not world.repeatable
+        other = ToolConversation(box, "expression")
+        assert not other.fork(world.snapshot()).repeatable
+        assert other.fork(before).repeatable and world.fork(before).repeatable
 
     asyncio.run(branch())
 

@@ -104,6 +104,8 @@ def test_a_log_counts_its_tokens_versions_and_sittings():
     for log in (written(), EpisodeLog.read(written().data())):
         assert (log.sampled_tokens, log.newest_version) == (3, 4)
         assert (log.started, log.sittings) == (1e9, 1)
+    log.append(sampled(9, version=2))
+    assert log.newest_version == 4
     empty = EpisodeLog.create()
     assert (empty.sampled_tokens, empty.newest_version, empty.started) == (0, -1, None)
 

@@ -38,9 +38,11 @@ class Counter(ToyEnvironment):
 
     turns = 0
     repeatable = True
+    over = False
 
     async def step(self, turn):
         self.turns += 1
+        self.over = turn.content.startswith(".")
         self.family.executed += 1
         if any(not self.family.effects[call.name].contained for call in turn.tool_calls):
             self.repeatable = False
@@ -50,6 +52,7 @@ class Counter(ToyEnvironment):
         return digest([self.task.data, self.turns])
 
     def snapshot(self):
+        assert not self.over, "nobody goes on from an end"
         return json.dumps([self.task.task_id, self.turns]).encode()
 
     def fork(self, snapshot):
