@@ -25,6 +25,7 @@ from hexad.contract.episode import Episode
 from hexad.contract.events import (
     BatchTrained,
     CheckpointWritten,
+    Consumed,
     CriticTrained,
     EpisodeRefused,
     GroupJudged,
@@ -33,6 +34,7 @@ from hexad.contract.events import (
     Timed,
 )
 from hexad.contract.faults import ContractViolation
+from hexad.contract.lag import lag
 from hexad.contract.store import Store
 from hexad.evidence.ledger import Ledger
 from hexad.learner import checkpoint
@@ -139,10 +141,10 @@ class Loop:
         parts, version = self.parts, self.parts.learner.version
         with self._timed(version, "rollout"):
             harvest = self._harvest(version)
+        if harvest.interrupted:
+            return
         self.exhausted = harvest.exhausted
-        for episode, reason in harvest.dropped:
-            dropped = EpisodeRefused(version, episode.episode_id, (reason,), episode.action_count)
-            self.emit(dropped)
+        self._account(version, harvest)
         episodes = self._admit(version, harvest.episodes)
         if episodes:
             self._learn(version, harvest, episodes)
@@ -184,7 +186,8 @@ class Loop:
         with self._timed(version, "update"):
             update = learner.skip if pretrain else learner.update
             report = update(batch, scores, credit, progress)
-        self.emit(_trained(version, batch, report, parts.recipe.data.dynamic is not None))
+        dynamic = parts.recipe.data.dynamic is not None
+        self.emit(_trained(version, batch, report, harvest, dynamic))
         crash.point("loop:after-update")
 
     def _valued(self, batch: Batch, scores: Scores) -> Scores:
@@ -233,15 +236,33 @@ class Loop:
         if parts.source is not None:
             harvest = parts.source.next(version)
             told = (harvest.greedy, harvest.values, harvest.ages)
-            facts = [harvest.exhausted, *(dict(each) for each in told)]
+            facts = [harvest.exhausted, harvest.interrupted, *(dict(each) for each in told)]
             head = json.dumps(facts).encode()
             payload = len(head).to_bytes(8, "big") + head + to_ipc(harvest.episodes)
         received = parts.ranks.broadcast_bytes(payload)
         edge = 8 + int.from_bytes(received[:8], "big")
-        exhausted, greedy, values, ages = json.loads(received[8:edge])
-        episodes = tuple(from_ipc(received[edge:]))
-        mine = Harvest(episodes, exhausted, greedy=greedy, values=values, ages=ages)
+        exhausted, interrupted, greedy, values, ages = json.loads(received[8:edge])
+        mine = Harvest(
+            tuple(from_ipc(received[edge:])),
+            exhausted,
+            greedy=greedy,
+            values=values,
+            ages=ages,
+            interrupted=interrupted,
+        )
         return mine if parts.source is None else replace(harvest, episodes=mine.episodes)
+
+    def _account(self, version: int, harvest: Harvest) -> None:
+        """Tell the books what the source dropped, and how old is what waited for its batch."""
+        out = {episode.episode_id for episode, _ in harvest.dropped}
+        for episode, reason in harvest.dropped:
+            name, age = episode.episode_id, harvest.ages.get(episode.episode_id)
+            old, tokens = _lag(episode, version), episode.action_count
+            self.emit(EpisodeRefused(version, name, (reason,), tokens, lag=old, age=age))
+        for episode in harvest.episodes:
+            name, old = episode.episode_id, lag(episode, version)
+            if name in harvest.ages and name not in out and old is not None:
+                self.emit(Consumed(version, name, episode.action_count, old, harvest.ages[name]))
 
     def _admit(self, version: int, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
         needs = self.parts.needs(version)
@@ -266,7 +287,7 @@ class Loop:
         touched = (credit.advantage != 0) & batch.action
         signal = {batch.episodes[i].group_id for i in set(batch.token_episode[touched].tolist())}
         members: dict[str, list[Episode]] = {}
-        for episode in harvested:
+        for episode in {episode.episode_id: episode for episode in harvested}.values():
             members.setdefault(episode.group_id, []).append(episode)
         for group_id, group in members.items():
             scored = [e for e in group if e.scored]
@@ -370,15 +391,28 @@ def _group_kind(scored: list[Episode]) -> str:
     return "all_wrong" if correct == 0 else "mixed"
 
 
-def _trained(version: int, batch: Batch, report: UpdateReport, kept: bool) -> BatchTrained:
-    """The event of an update; ``kept``: the batch is a choice, so its success is another number."""
+def _lag(episode: Episode, version: int) -> int | None:
+    """Learner version minus the oldest one that sampled ``episode``, trained or not."""
+    oldest = min((v for v, _ in episode.provenance.versions), default=None)
+    return None if oldest is None else version - oldest
+
+
+def _trained(
+    version: int, batch: Batch, report: UpdateReport, harvest: Harvest, kept: bool
+) -> BatchTrained:
+    """The event of an update; ``kept``: the batch is a choice, so its success is another number.
+
+    An episode that a gate dropped may be in the batch for its reward alone: it was not trained on.
+    """
+    out = {episode.episode_id for episode, _ in harvest.dropped}
+    trained = [episode for episode in batch.episodes if episode.episode_id not in out]
     scalars = dict(report.scalars)
     if kept and bool(batch.scored.any()):
         scalars["reward/kept_success"] = float(batch.success[batch.scored].double().mean())
     return BatchTrained(
         version,
-        episodes=len(batch.episodes),
-        action_tokens=int(batch.action.sum()),
+        episodes=tuple(episode.episode_id for episode in trained),
+        action_tokens=sum(episode.action_count for episode in trained),
         loss_tokens=report.loss_tokens,
         train_tokens=report.train_tokens,
         forward_tokens=report.forward_tokens,

@@ -21,7 +21,7 @@ def show(tmp_path):
         watcher, ledger = Watcher(console), Ledger(tmp_path)
         watcher.stage("grpo", load(RECIPE, OVERRIDES), ledger)
         for version in (1, 2):
-            trained = BatchTrained(version - 1, 0, 0, 0, 25, 0, 1, scalars={"loss": 0.5})
+            trained = BatchTrained(version - 1, (), 0, 0, 25, 0, 1, scalars={"loss": 0.5})
             for event in (trained, Published(version, "d"), Timed(version, "publish", 0.1)):
                 ledger(event)
                 watcher(event)

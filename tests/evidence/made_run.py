@@ -32,8 +32,8 @@ def stage(folder, build, *, batches, start, end, expert=False, size=32):
     evaluation(folder, 0, "selection", start, 200)
     for batch in range(batches):
         ledger(TasksDrawn(batch, size // 4, size))
-        for i in range(size):
-            name = f"{batch}-{i}"
+        names = tuple(f"{batch}-{i}" for i in range(size))
+        for name in names:
             if expert:
                 done = build(name, actor="expert", status=None)
             else:
@@ -42,7 +42,7 @@ def stage(folder, build, *, batches, start, end, expert=False, size=32):
             ledger(EpisodeDone(batch, done))
         if not expert:
             ledger(GroupJudged(batch, "g", "mixed" if batch % 3 else "all_correct", True, 4, 4, 16))
-        ledger(BatchTrained(batch, size, 4 * size, 4 * size, 4 * size, 9 * size, 2))
+        ledger(BatchTrained(batch, names, 4 * size, 4 * size, 4 * size, 9 * size, 2))
         ledger(Timed(batch, "rollout", 0.5))
         ledger(Timed(batch, "update", 0.8))
         ledger.commit(batch)

@@ -35,11 +35,17 @@ class EpisodeDone(Event):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRefused(Event):
-    """Admission or a gate kept an episode out of training, for each of ``reasons``."""
+    """Admission or a gate kept an episode out of training, for each of ``reasons``.
+
+    ``lag`` is the learner's version minus the oldest one that sampled it, ``age`` the seconds that
+    it waited since it was finished; ``None`` where that is not known.
+    """
 
     episode_id: str
     reasons: tuple[str, ...]
     action_tokens: int
+    lag: int | None = None
+    age: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +64,14 @@ class GroupJudged(Event):
 class BatchTrained(Event):
     """One batch became optimiser steps.
 
-    ``action_tokens`` of admitted episodes; ``loss_tokens`` with non-zero weight and counted in a
-    denominator; ``train_tokens`` the action tokens that went through a backward pass (counted once
+    ``episodes`` are the ids of those that it was trained on, ``action_tokens`` theirs;
+    ``loss_tokens`` with non-zero weight and counted in a denominator; ``train_tokens`` the action
+    tokens that went through a backward pass (counted once
     an epoch); ``forward_tokens`` all tokens that went through one. ``roles`` maps a policy role
     (behaviour, old, reference) to the ``version:digest`` that played it.
     """
 
-    episodes: int
+    episodes: tuple[str, ...]
     action_tokens: int
     loss_tokens: int
     train_tokens: int
@@ -140,6 +147,37 @@ class CheckpointWritten(Event):
     """A whole checkpoint is on disk."""
 
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed(Event):
+    """An asynchronous batch took an episode: its ``lag`` in versions and ``age`` in seconds."""
+
+    episode_id: str
+    action_tokens: int
+    lag: int
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersSeen(Event):
+    """How the workers did since the last batch, one entry a worker: share of the wall-clock in
+    which its engine was decoding, and episodes live at the last sign of life. ``lost`` workers died
+    or were given up since then, ``waiting`` finished episodes stay for later batches.
+    """
+
+    busy: tuple[float, ...]
+    live: tuple[int, ...]
+    lost: int
+    waiting: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled(Event):
+    """Nobody finished an episode for a while: ``text`` says who waits for whom."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,10 @@ class FaultRateExceeded(Exception):
     """More episodes faulted than the recipe allows: the run stops (exit code 1)."""
 
 
+class WorkersLost(Exception):
+    """Rollout workers died more often than the recipe allows: the run stops (exit code 1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class FaultRecord:
     """One fault as stored with the episode it hit."""

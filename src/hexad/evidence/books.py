@@ -51,14 +51,15 @@ class Books:
             raise ContractViolation(f"episode {episode_id} was refused but never booked")
         self.dropped[reason] += self.pending.pop(episode_id)
 
-    def train(self, episodes: int, tokens: int) -> None:
-        """Move the ``episodes`` that have been pending longest; they must hold ``tokens``."""
-        taken = list(self.pending)[:episodes]
-        found = sum(self.pending.pop(episode_id) for episode_id in taken)
-        if len(taken) != episodes or found != tokens:
+    def train(self, episodes: tuple[str, ...], tokens: int) -> None:
+        """Move the pending tokens of ``episodes``, which must be ``tokens`` in all."""
+        if unknown := [name for name in episodes if name not in self.pending]:
+            raise ContractViolation(f"trained on episodes that are not pending: {unknown[:3]}")
+        found = sum(self.pending.pop(name) for name in episodes)
+        if found != tokens:
             raise ContractViolation(
-                f"a batch of {episodes} episodes and {tokens} action tokens was trained, but the "
-                f"books hold {len(taken)} pending episodes with {found}"
+                f"a batch of {len(episodes)} episodes and {tokens} action tokens was trained, but "
+                f"the books hold {found} pending tokens of them"
             )
         self.trained += tokens
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hexad.contract.events import (
     BatchTrained,
+    Consumed,
     CriticJudged,
     CriticTrained,
     EpisodeDone,
@@ -17,11 +18,13 @@ from hexad.contract.events import (
     GroupJudged,
     TasksDrawn,
     Timed,
+    WorkersSeen,
     WorkLost,
 )
 from hexad.evidence import journal
 from hexad.evidence.books import Books
 from hexad.evidence.critic import CriticBooks
+from hexad.evidence.drops import KEPT, Drops
 from hexad.evidence.funnel import Funnel
 from hexad.evidence.window import Window, tally_json
 from hexad.recipe.axes import BudgetSpec
@@ -49,13 +52,15 @@ class Ledger:
         self.groups: dict[str, dict[str, int]] = {}
         self.auxiliary: dict[str, dict[str, int]] = {}
         self.killed = {"episodes": 0, "sampled_tokens": 0}
-        self.critic = CriticBooks()
+        self.critic, self.drops = CriticBooks(), Drops()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             TasksDrawn: self._drawn,
             EpisodeDone: self._done,
             EpisodeRefused: self._refused,
             GroupJudged: self._judged,
             BatchTrained: self._trained,
+            Consumed: self._consumed,
+            WorkersSeen: self._workers,
             CriticJudged: self._criticised,
             CriticTrained: self._critic_trained,
             Timed: self._timed,
@@ -124,6 +129,7 @@ class Ledger:
             "roles": self.window.roles,
             "histograms": {key: tally_json(tally) for key, tally in tallies},
             **({"critic": critic} if (critic := self.critic.row()) else {}),
+            **({"drops": drops} if (drops := self.drops.state()) else {}),
             "time": {**self.seconds, "train": self.train_seconds},
         }
 
@@ -141,6 +147,7 @@ class Ledger:
             "auxiliary": {key: dict(value) for key, value in self.auxiliary.items()},
             "killed": dict(self.killed),
             "critic": self.critic.state(),
+            "drops": self.drops.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -153,6 +160,7 @@ class Ledger:
         self.auxiliary = {key: dict(value) for key, value in state["auxiliary"].items()}
         self.killed = dict(state["killed"])
         self.critic = CriticBooks.restored(state["critic"])
+        self.drops = Drops.restored(state["drops"])
 
     # -- events ------------------------------------------------------------------------------
 
@@ -181,10 +189,19 @@ class Ledger:
     def _refused(self, event: EpisodeRefused) -> None:
         self.books.drop(event.episode_id, event.reasons[0])
         self.funnel.refuse(event.reasons)
+        self.drops.add(event.reasons[0], event.action_tokens, event.lag, event.age)
         self.window.counts["refused"] += 1
 
+    def _consumed(self, event: Consumed) -> None:
+        self.drops.add(KEPT, event.action_tokens, event.lag, event.age)
+        self.window.consumed(event)
+
+    def _workers(self, event: WorkersSeen) -> None:
+        self.window.workers(event)
+
     def _judged(self, event: GroupJudged) -> None:
-        for kind in (event.kind, "signal" if event.signal else "no_signal"):
+        starved = ("starved",) if event.scored < 2 <= event.members else ()
+        for kind in (event.kind, "signal" if event.signal else "no_signal", *starved):
             account = self.groups.setdefault(kind, {})
             _add(account, "groups", 1)
             _add(account, "tokens", event.sampled_tokens)

@@ -1,6 +1,7 @@
 """What the columns of ``metrics.jsonl`` mean. One row a batch; what has no value is absent.
 
-Everything outside ``time/`` is deterministic: two runs with one seed write equal values.
+Everything outside ``time/`` is deterministic in synchronous runs: two with one seed write equal
+values.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ TURNS = "episode/turns"
 TOKENS = "episode/sampled_tokens"
 CALLS = "episode/tool_calls"
 REFUSED = "episode/refused"
+LAG = "schedule/lag"
+LIVE = "schedule/live"
+AGE = "time/queue_age"
+BUSY = "time/worker_busy"
 
 METRICS: tuple[Metric, ...] = (
     Metric("step", "learner version that the batch was sampled at"),
@@ -57,6 +62,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("critic/early_bias", "the same at the first decision of each episode", "near 0"),
     Metric("critic/behind", "policy steps since the critic's last update", "one batch at most"),
     Metric("critic/*", "what the critic's report says of the batch, and its own steps"),
+    Metric(LAG + "/*", "learner version minus the oldest one that sampled an episode of the batch"),
+    Metric(LIVE + "/*", "episodes that a worker plays, over workers"),
+    Metric("schedule/*", "finished episodes that wait, episodes in flight, workers that were lost"),
+    Metric(AGE + "/*", "seconds between an episode's end and its batch", "below a few batches"),
+    Metric(BUSY + "/*", "processor seconds a second, over workers", "near 1 a thread"),
     Metric("budget/*", "consumed since the start of the run"),
     Metric("time/*", "wall-clock seconds of a phase since the row before"),
 )

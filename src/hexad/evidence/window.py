@@ -6,7 +6,13 @@ from collections import Counter
 from typing import Any
 
 from hexad.contract.episode import Episode
-from hexad.contract.events import BatchTrained, CriticTrained, GroupJudged
+from hexad.contract.events import (
+    BatchTrained,
+    Consumed,
+    CriticTrained,
+    GroupJudged,
+    WorkersSeen,
+)
 from hexad.contract.tally import Tally
 from hexad.evidence import metrics
 
@@ -58,6 +64,19 @@ class Window:
             self.tallies[key] = self.tallies.get(key, Tally()) + tally
         for name, value in event.scalars.items():
             self.scalars[_named(name)] = value
+
+    def consumed(self, event: Consumed) -> None:
+        """An asynchronous batch took an episode."""
+        self._add(metrics.LAG, [event.lag])
+        self._add(metrics.AGE, [event.age])
+
+    def workers(self, event: WorkersSeen) -> None:
+        """How the rollout workers did since the last batch."""
+        self._add(metrics.BUSY, list(event.busy))
+        self._add(metrics.LIVE, list(event.live))
+        self.scalars["schedule/waiting"] = event.waiting
+        self.scalars["schedule/in_flight"] = event.in_flight
+        self.scalars["schedule/workers_lost"] = event.lost
 
     def criticised(self, event: CriticTrained) -> None:
         """The critic's own steps."""

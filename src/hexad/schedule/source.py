@@ -15,11 +15,12 @@ class Harvest:
     """Finished episodes in task order, groups whole; ``exhausted`` when no task is left.
 
     ``dropped`` are others that will never be trained on, with the reason; ``sampled`` are all that
-    were sampled for this batch, where these are not simply the batch. ``greedy`` holds the score of
-    an auxiliary greedy rollout by group id, NaN where it was not scored; ``values`` holds, by
-    episode id, the value of the state that each turn began in, from continuations. ``ages`` says
-    how long each of ``episodes`` waited after its end, in seconds by episode id; one that is not
-    named did not wait in a queue, or nobody knows.
+    were sampled for this batch, where these are not simply the batch. An episode may be in both
+    ``episodes`` and ``dropped``: its reward stays in a baseline, and its tokens have weight 0.
+    ``greedy`` holds the score of an auxiliary greedy rollout by group id, NaN where it was not
+    scored; ``values`` holds, by episode id, the value of the state that each turn began in, from
+    continuations. ``ages`` are seconds since the end of an episode, by id, where it waited. An
+    ``interrupted`` harvest is none: the user asked for the end.
     """
 
     episodes: tuple[Episode, ...]
@@ -29,6 +30,7 @@ class Harvest:
     greedy: Mapping[str, float] = field(default_factory=dict)
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
     ages: Mapping[str, float] = field(default_factory=dict)
+    interrupted: bool = False
 
 
 class Source(Protocol):
