@@ -36,6 +36,9 @@ from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
 from hexad.rollout.build import Lineage, independent, policy_of, world_of
 from hexad.rollout.world import World
+from hexad.schedule.asynchronous import AsynchronousSource, Supply
+from hexad.schedule.backend import Backend
+from hexad.schedule.processes import Processes
 from hexad.schedule.source import Source
 from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource
 from hexad.schedule.synchronous import SynchronousSource
@@ -148,27 +151,34 @@ def compose(
     watcher: Watcher | None = None,
     ranks: Ranks | None = None,
     prepare: Callable[[World], World] = lambda world: world,
+    interrupted: Interrupted = lambda: False,
 ) -> Iterator[Loop]:
     """Every part that ``recipe`` names, wired into a loop; released when the block ends.
 
     With several ``ranks`` each process composes its own; rank 0 owns source, books and disk.
-    ``prepare`` may replace the world of training episodes by one that is watched.
+    ``prepare`` may replace the world of training episodes by one that is watched. ``interrupted``
+    is asked by a source that waits for workers.
     """
     with ExitStack() as held:
-        looks = watcher or Blind()
-        yield _wire(recipe, run_dir, looks, ranks or Single(), held, prepare)
+        around = _Around(watcher or Blind(), ranks or Single(), held, prepare, interrupted)
+        yield _wire(recipe, run_dir, around)
 
 
-def _wire(
-    recipe: Recipe,
-    run_dir: Path,
-    watcher: Watcher,
-    ranks: Ranks,
-    held: ExitStack,
-    prepare: Callable[[World], World],
-) -> Loop:
-    """The loop; ``held`` gets what must be released."""
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a loop is wired into; ``held`` gets what must be released."""
+
+    watcher: Watcher
+    ranks: Ranks
+    held: ExitStack
+    prepare: Callable[[World], World]
+    interrupted: Interrupted
+
+
+def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
+    """The loop of ``recipe``."""
     _require_runnable(recipe)
+    ranks, held = around.ranks, around.held
     if recipe.system.threads is not None:
         torch.set_num_threads(recipe.system.threads)
     policy = policy_of(recipe)
@@ -178,10 +188,16 @@ def _wire(
     if critic is None and recipe.critic is not None:
         critic = Critic(policy, recipe, ranks)
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
-    sink = _both(ledger, watcher)
-    world = prepare(world_of(recipe, policy, engine, lineage.of, held))
-    first = ranks.rank == 0
-    source = _source(recipe, world, sink) if first else None
+    sink = _both(ledger, around.watcher)
+    world = around.prepare(world_of(recipe, policy, engine, lineage.of, held))
+    first, needs = ranks.rank == 0, _needs(recipe, world, lineage, policy.max_context)
+    source: Source | None = None
+    if first and recipe.timing.mode == "asynchronous":
+        backend, folder = _backend(recipe, run_dir), run_dir / "wal"
+        supply = Supply(backend, learner.weights, needs, folder, around.interrupted)
+        source = AsynchronousSource(world, recipe, supply, sink)
+    elif first:
+        source = _source(recipe, world, sink)
     if source is not None:
         held.callback(source.close)
     online = recipe.data.regime == "online"
@@ -193,7 +209,7 @@ def _wire(
             ranks=ranks,
             registry=registry,
             ledger=ledger,
-            needs=_needs(recipe, world, lineage, policy.max_context),
+            needs=needs,
             lineage=lineage,
             critic=critic,
             save_policy=policy.save,
@@ -229,7 +245,8 @@ class Elsewhere:
 def _train_one(recipe: Recipe, folder: Path, order: Order, gate: Gate | None = None) -> str:
     """Run one recipe, past its gate if it has one, and return the reason why it ended."""
     begun = order.resume and (folder / "checkpoints").is_dir()
-    with compose(recipe, folder, order.watcher, order.ranks) as loop:
+    asked = order.interrupted
+    with compose(recipe, folder, order.watcher, order.ranks, interrupted=asked) as loop:
         order.watcher.stage(recipe.name, recipe, loop.parts.ledger)
         if begun:
             _resume(loop, order.watcher)
@@ -309,14 +326,22 @@ def _tell_damage(found: checkpoint.Checkpoint, watcher: Watcher) -> None:
 
 def _require_runnable(recipe: Recipe) -> None:
     """Raise ``UserError`` for a valid recipe that Hexad cannot run as it says yet."""
-    overlaps = recipe.timing.mode == "asynchronous"
-    lacks = "an asynchronous source" if overlaps else method(recipe.method).missing
-    if lacks:
+    if lacks := method(recipe.method).missing:
         raise UserError(
             f"this recipe is valid, but it needs {lacks}, which Hexad does not have yet",
-            where="timing.mode" if overlaps else f"method: {recipe.method}",
+            where=f"method: {recipe.method}",
             fix="choose a method that `hexad methods` marks as running, such as ppo",
         )
+
+
+def _backend(recipe: Recipe, run_dir: Path) -> Backend:
+    """The workers that the recipe asks for."""
+    spec = recipe.timing.workers
+    if spec is not None and spec.backend == "ray":
+        from hexad.schedule.rays import Rays  # ray is an extra, and slow to import
+
+        return Rays(recipe, run_dir)
+    return Processes(recipe, run_dir)
 
 
 def _source(recipe: Recipe, world: World, sink: Sink) -> Source:

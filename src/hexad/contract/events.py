@@ -34,6 +34,15 @@ class EpisodeDone(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeLost(Event):
+    """An episode will never be finished, for ``reason``; ``sampled_tokens`` of it are gone."""
+
+    episode_id: str
+    sampled_tokens: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeRefused(Event):
     """Admission or a gate kept an episode out of training, for each of ``reasons``.
 

@@ -45,6 +45,11 @@ class Books:
         else:
             self.pending[episode.episode_id] = tokens
 
+    def lose(self, tokens: int) -> None:
+        """Book tokens of an episode that will never be finished."""
+        self.generated += tokens
+        self.lost += tokens
+
     def drop(self, episode_id: str, reason: str) -> None:
         """Move a pending episode's tokens to the account of ``reason``."""
         if episode_id not in self.pending:

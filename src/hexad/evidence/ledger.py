@@ -13,6 +13,7 @@ from hexad.contract.events import (
     CriticJudged,
     CriticTrained,
     EpisodeDone,
+    EpisodeLost,
     EpisodeRefused,
     Event,
     GroupJudged,
@@ -56,6 +57,7 @@ class Ledger:
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             TasksDrawn: self._drawn,
             EpisodeDone: self._done,
+            EpisodeLost: self._gone,
             EpisodeRefused: self._refused,
             GroupJudged: self._judged,
             BatchTrained: self._trained,
@@ -182,6 +184,12 @@ class Ledger:
         self.used["episodes"] += 1
         self.used["rollout_tokens"] = self.books.generated - self._auxiliary_tokens()
         self.used["tool_calls"] += costs.tool_calls
+
+    def _gone(self, event: EpisodeLost) -> None:
+        self.books.lose(event.sampled_tokens)
+        self.used["rollout_tokens"] = self.books.generated - self._auxiliary_tokens()
+        self.drops.add("lost", event.sampled_tokens, None, None)
+        self.funnel.ended["failed"] += 1
 
     def _auxiliary_tokens(self) -> int:
         return sum(account["sampled_tokens"] for account in self.auxiliary.values())

@@ -10,7 +10,7 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.methods import method
 from hexad.recipe.presets import lookup
 from hexad.recipe.problem import Problem
-from hexad.recipe.rules import credit, data, roles, run, task, update
+from hexad.recipe.rules import credit, data, roles, run, task, timing, update
 
 __all__ = ["RULES", "Problem", "problems", "refusal", "validate"]
 
@@ -84,6 +84,7 @@ RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     update.steps,
     update.denominator,
     update.timing,
+    timing.schedule,
     run.budget,
     run.evaluation,
     _inert,

@@ -39,7 +39,8 @@ class EpisodeLog:
     def __init__(self, data: bytes, path: Path | None) -> None:
         self._data = bytearray(data)
         self._path = path
-        self._sampled, self._newest = 0, -1
+        self._sampled, self.versions = 0, set[int]()
+        """Policy versions that sampled a token."""
         self._sittings: list[float] = []
         try:
             for entry in self.entries():
@@ -117,7 +118,7 @@ class EpisodeLog:
     @property
     def newest_version(self) -> int:
         """The newest policy version that sampled a token; -1 if none was sampled."""
-        return self._newest
+        return max(self.versions, default=-1)
 
     @property
     def started(self) -> float | None:
@@ -142,7 +143,7 @@ class EpisodeLog:
     def _count(self, entry: Entry) -> None:
         if isinstance(entry, Sampled):
             self._sampled += len(entry.completion.ids)
-            self._newest = max([self._newest, *entry.completion.versions.tolist()])
+            self.versions.update(entry.completion.versions.tolist())
         elif isinstance(entry, Seated):
             self._sittings.append(entry.time)
 

@@ -16,6 +16,7 @@ from hexad.contract.arrow import from_ipc, to_ipc
 from hexad.contract.episode import Episode
 from hexad.contract.events import (
     EpisodeDone,
+    EpisodeLost,
     Sink,
     Stalled,
     TasksDrawn,
@@ -37,7 +38,7 @@ from hexad.schedule.cursor import train_limit, train_tasks
 from hexad.schedule.dynamic import Refill
 from hexad.schedule.governor import Exit, Governor, gate
 from hexad.schedule.groups import Group, Groups
-from hexad.schedule.messages import Play
+from hexad.schedule.messages import Lost, Play
 from hexad.schedule.partial import newest_only
 from hexad.schedule.source import Harvest
 from hexad.schedule.wal import Wal
@@ -308,6 +309,8 @@ class AsynchronousSource:
             elif isinstance(news, Parked):
                 flight = self._flight(news.episode_id)
                 flight.log, flight.lost, flight.sent = news.log, news.lost, False
+            elif isinstance(news, Lost):
+                self._lose(news)
             else:
                 self._orphaned(news)
 
@@ -320,6 +323,14 @@ class AsynchronousSource:
         self._governor.finish()
         self._groups.put(episode, time.monotonic())
         self._news.append(episode)
+
+    def _lose(self, news: Lost) -> None:
+        """Go on without an episode that may not be played again."""
+        order = self._flight(news.episode_id).order
+        del self._flights[news.episode_id]
+        self._governor.lose()
+        self._groups.lose(order.group_id)
+        self._sink(EpisodeLost(self._loaded, news.episode_id, news.lost, news.reason))
 
     def _flight(self, episode_id: str) -> Flight:
         if episode_id not in self._flights:
@@ -400,7 +411,20 @@ class AsynchronousSource:
     def _send(self, flight: Flight) -> None:
         if not flight.sent:
             flight.sent = True
-            self._crew.play(flight.order.model_copy(update={"lost": flight.lost}), flight.log)
+            changes = {"lost": flight.lost, "lineage": self._lineage(flight)}
+            self._crew.play(flight.order.model_copy(update=changes), flight.log)
+
+    def _lineage(self, flight: Flight) -> dict[int, str]:
+        """Digests of the versions in a log. One that no longer exists makes the log worthless."""
+        if not flight.log:
+            return {}
+        log = EpisodeLog.read(flight.log)
+        try:
+            return {version: self._world.lineage(version) for version in log.versions}
+        except KeyError:
+            flight.lost += log.sampled_tokens
+            flight.log = b""
+            return {}
 
     def _ended(self) -> bool:
         """Whether nothing is left to play or to hand over."""

@@ -18,6 +18,7 @@ from hexad.schedule.messages import (
     Beat,
     Failed,
     Finished,
+    Lost,
     Message,
     Paused,
     Play,
@@ -56,7 +57,7 @@ class Gone:
     episodes: tuple[str, ...]
 
 
-News = Arrived | Parked | Gone
+News = Arrived | Parked | Lost | Gone
 
 
 @dataclass(slots=True)
@@ -200,6 +201,9 @@ class Crew:
         if isinstance(message, Paused):
             self.plays[slot].discard(message.episode_id)
             return Parked(message.episode_id, frame.body, message.lost)
+        if isinstance(message, Lost):
+            self.plays[slot].discard(message.episode_id)
+            return message
         self._note(slot, message)
         return None
 

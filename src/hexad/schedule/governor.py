@@ -24,6 +24,8 @@ class Exit(StrEnum):
     ORPHAN = "orphan"
     """A version that no longer exists sampled it."""
     CANCELLED = "cancelled"
+    LOST = "lost"
+    """Its worker died, and it may not be played again."""
     FILTERED = "filtered"
     """Dynamic sampling had no use for its group."""
 
@@ -93,6 +95,12 @@ class Governor:
         """A queued episode is trained on, or leaves by a gate."""
         self.queued -= 1
         self.exits[how] += 1
+        self._check()
+
+    def lose(self) -> None:
+        """One in flight will never be finished."""
+        self.in_flight -= 1
+        self.exits[Exit.LOST] += 1
         self._check()
 
     def state(self) -> dict[str, Any]:

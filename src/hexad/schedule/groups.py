@@ -15,20 +15,22 @@ from hexad.contract.faults import ContractViolation
 class Group:
     """``size`` attempts at train task number ``index``; ``since`` holds arrival times by id.
 
-    ``tries`` counts earlier groups of this task that came too late.
+    ``tries`` counts earlier groups of this task that came too late, ``lost`` the members that will
+    never be finished.
     """
 
     name: str
     index: int
     size: int
     tries: int = 0
+    lost: int = 0
     episodes: dict[int, Episode] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
-        """Whether every member is finished."""
-        return len(self.episodes) == self.size
+        """Whether every member is finished, or lost."""
+        return len(self.episodes) + self.lost == self.size
 
     @property
     def members(self) -> tuple[Episode, ...]:
@@ -73,8 +75,19 @@ class Groups:
             raise ContractViolation(f"episode {episode.episode_id} was not expected, or came twice")
         group.episodes[episode.member] = episode
         group.since[episode.episode_id] = now
+        self._close(group)
+
+    def lose(self, name: str) -> None:
+        """Go on without a member of group ``name``; a group that lost all members is gone."""
+        group = self._open[name]
+        group.lost += 1
+        self._close(group)
+
+    def _close(self, group: Group) -> None:
         if group.whole:
-            self._ready.append(self._open.pop(group.name))
+            del self._open[group.name]
+            if group.episodes:
+                self._ready.append(group)
 
     def pop(self) -> Group | None:
         """The group that has been whole for the longest time."""
@@ -87,15 +100,16 @@ class Groups:
     def state(self) -> dict[str, Any]:
         """All groups and episodes; ages start again at a resume."""
         groups = self.all
-        heads = [[g.name, g.index, g.size, g.tries, sorted(g.episodes)] for g in groups]
+        heads = [[g.name, g.index, g.size, g.tries, g.lost, sorted(g.episodes)] for g in groups]
         return {"groups": heads, "episodes": to_ipc([e for g in groups for e in g.members])}
 
     def restore(self, state: dict[str, Any], now: float) -> None:
         """Continue exactly where :meth:`state` was taken."""
         self._open, self._ready = {}, deque()
         flat = iter(from_ipc(state["episodes"]))
-        for name, index, size, tries, members in state["groups"]:
-            group = Group(name, index, size, tries, {member: next(flat) for member in members})
+        for name, index, size, tries, lost, members in state["groups"]:
+            found = {member: next(flat) for member in members}
+            group = Group(name, index, size, tries, lost, found)
             group.since = {episode.episode_id: now for episode in group.episodes.values()}
             if group.whole:
                 self._ready.append(group)

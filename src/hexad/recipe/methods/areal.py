@@ -38,5 +38,4 @@ AREAL = Method(
     notes="prox is the learner before the batch's first step, recomputed on arrival. "
     "Advantages are whitened over the batch. The paper gives no cap of prox / mu: 5.0 "
     "is ours.",
-    missing="an asynchronous source",
 )

@@ -29,5 +29,4 @@ IMPALA = Method(
     notes="The ratio inside V-trace is old / behaviour, taken once a batch; the moving policy"
     " enters through the surrogate alone, so no change is counted twice. Evidence that "
     "V-trace helps language models is UNVERIFIED. max_lag is a choice of ours.",
-    missing="an asynchronous source",
 )

@@ -30,5 +30,4 @@ SAO = Method(
     " gated tokens stay in the denominator, l counts action tokens. The bounds are the "
     "paper's for mathematics; 0.8 and 3.0 for code. The critic's learning rate is five "
     "times the actor's in the paper; max_lag is ours.",
-    missing="an asynchronous source",
 )
