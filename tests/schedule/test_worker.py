@@ -115,6 +115,22 @@ def test_no_more_than_the_declared_rows_are_played_at_once_in_order_of_arrival(t
     assert ids == ["v0-5-0", "v0-3-0", "v0-4-0"]
 
 
+def test_plans_beyond_the_rows_wait_also_while_no_row_samples(tmp_path):
+    made = recipe(task__environment="worker_environments:SlowFamily", system__engine_rows=2)
+
+    async def script(tell, hear):
+        tell(published(made, 0))
+        for order in orders(made, 0, members=5):
+            tell(order)
+        await hear(Loaded)
+        heard = len(await hear(Beat))
+        (beat, _) = (await hear(Beat, heard + 2))[-1]
+        tell(Stop().frame())
+        assert (beat.live, beat.waiting) == (2, 3)
+
+    talk(made, tmp_path, script)
+
+
 def test_lost_tokens_of_earlier_sittings_are_carried_on(tmp_path):
     made = recipe()
 
@@ -320,7 +336,8 @@ def test_a_running_episode_takes_new_weights_when_the_recipe_says(tmp_path, refr
         for _ in range(20):  # some tokens of the first turn, one each
             await asyncio.sleep(0)
         tell(published(made, 1, scale=1.01))
-        await hear(Loaded, 2)
+        tell(published(made, 2, scale=1.02))
+        await hear(Loaded, 3)
         tell(orders(made, 4)[0])
         await hear(Finished, 2)
         tell(Stop().frame())
@@ -328,5 +345,6 @@ def test_a_running_episode_takes_new_weights_when_the_recipe_says(tmp_path, refr
     said = talk(made, tmp_path, script)
     found = {e.group_id: e for m, body in said if type(m) is Finished for e in from_ipc(body)}
     versions = [v for v, _ in found["v0-3"].provenance.versions]
-    assert versions == ([0, 1] if refresh == "in_flight" else [0])
-    assert [v for v, _ in found["v0-4"].provenance.versions] == [1]
+    assert versions[0] == 0 and versions[-1] == (2 if refresh == "in_flight" else 0)
+    assert [v for v, _ in found["v0-4"].provenance.versions] == [2]
+    assert [m.version for m, _ in said if type(m) is Loaded] == [0, 1, 2]
