@@ -1,0 +1,193 @@
+"""Synchronous against asynchronous training at equal accepted tokens, and the forecast of both.
+
+    OMP_NUM_THREADS=1 python benchmarks/asynchrony.py --model runs/calculator-sft [--repeats 5]
+
+Short runs: for each latency of ``CELLS``, `hexad check` measures the recipe and forecasts every
+schedule of this machine; then the same recipe trains synchronously and asynchronously, turn about,
+once a repeat. The first ``WARM`` batches of a run are left out (start-up, empty queue). Seconds are
+wall-clock of all phases but evaluation, by accepted action tokens. ``floor`` is what no schedule
+beats: all processor work over two cores, the learner's own work, or all waiting over the episodes
+in flight. Run it on an idle machine.
+
+``--full SEED...`` instead trains the cells of ``FULL`` to the end, both ways, and reports hidden
+success. Runs lie in ``--out`` and are not repeated; the tables are printed as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hexad.evidence.intervals import wilson
+
+ROOT = Path(__file__).parents[1]
+RECIPE = ROOT / "recipes" / "calculator-areal.yaml"
+CELLS = {
+    "none": "null",
+    "constant .2": "{kind: constant, mean: 0.2}",
+    "pareto .1": "{kind: pareto, mean: 0.1, alpha: 1.5, cap: 10.0}",
+    "pareto .4": "{kind: pareto, mean: 0.4, alpha: 1.5, cap: 20.0}",
+}
+"""Name -> ``task.latency``: seconds a step of the environment."""
+FULL = ("constant .2", "pareto .1")
+LAGS = (1, 4)
+WARM, BATCHES, GROUPS, SIZE = 4, 16, 16, 8
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A schedule: its name in the forecast, and what a run is told."""
+
+    name: str
+    settings: tuple[str, ...]
+
+
+def timings(workers: int) -> list[Timing]:
+    """Synchronous, and asynchronous with every lag limit."""
+    spec = f"{{count: {workers}}}"
+    found = [Timing("synchronous", ("timing.mode=synchronous", "timing.max_lag=null"))]
+    ahead = ((lag, (f"timing.max_lag={lag}", f"timing.workers={spec}")) for lag in LAGS)
+    return [*found, *(Timing(f"max_lag {lag}", settings) for lag, settings in ahead)]
+
+
+def hexad(command: str, *words: str) -> str:
+    """Run a command of ``hexad`` and return what it printed; its error ends the benchmark."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hexad", command, str(RECIPE), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"hexad {command} {' '.join(words)}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The metrics of a run after its warm-up."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines][WARM:]
+
+
+PHASES = ("rollout", "score", "critic", "update", "store", "publish")
+
+
+def measured(folder: Path) -> dict[str, float]:
+    """Seconds, accepted tokens and staleness of one short run, a batch."""
+    found = rows(folder)
+    seconds = [sum(row.get(f"time/{phase}", 0.0) for phase in PHASES) for row in found]
+    waits = [row.get("time/rollout", 0.0) for row in found]
+    tokens = [row["tokens/action"] for row in found]
+    return {
+        "seconds": sum(seconds) / len(found),
+        "per_token": sum(seconds) / sum(tokens),
+        "learner": 1 - sum(waits) / sum(seconds),
+        "lag": statistics.fmean(row.get("schedule/lag/mean", 0.0) for row in found),
+        "lag_max": max(row.get("schedule/lag/max", 0.0) for row in found),
+        "busy": statistics.fmean(row.get("time/worker_busy/mean", 0.0) for row in found),
+    }
+
+
+def short(options: argparse.Namespace) -> None:
+    """Every cell: forecast, then runs turn about; one table."""
+    print(
+        "| latency | schedule | s a batch | forecast | error | speed-up | forecast | floor "
+        "| share of floor | learner | workers | lag mean, max |\n"
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    )
+    for cell, latency in CELLS.items():
+        common = (
+            f"policy.model={options.model}",
+            f"task.latency={latency}",
+            f"data.groups={GROUPS}",
+            f"data.group_size={SIZE}",
+        )
+        place = options.out / cell.replace(" ", "-")
+        if not (place / "check.json").exists():
+            hexad("check", *common, "--workers", str(options.workers), "--out", str(place))
+        forecast = json.loads((place / "check.json").read_text())["here"]["schedules"]
+        found: dict[str, list[dict[str, float]]] = {}
+        for repeat in range(options.repeats):
+            for timing in timings(options.workers):
+                folder = place / f"{timing.name.replace(' ', '-')}-{repeat}"
+                if not (folder / "curve.png").exists():
+                    budget = f"budget.episodes={GROUPS * SIZE * (WARM + BATCHES)}"
+                    quiet = ("run.evaluation.every=null", "run.evaluation.final=none")
+                    rest = (*quiet, "run.checkpoints.every=null", f"run.seed={repeat}")
+                    hexad("train", *common, *timing.settings, budget, *rest, "--run", str(folder))
+                found.setdefault(timing.name, []).append(measured(folder))
+        report(cell, found, forecast)
+
+
+def report(cell: str, found: dict[str, list[dict[str, float]]], forecast: dict[str, Any]) -> None:
+    """One row a schedule: medians over the repeats, speed-ups by repeat."""
+    whole = found["synchronous"]
+    for name, runs in found.items():
+        middle = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        gain = statistics.median(
+            a["per_token"] / b["per_token"] for a, b in zip(whole, runs, strict=True)
+        )
+        said = forecast[name]
+        error = said["batch_seconds"] / middle["seconds"] - 1
+        floor, waits = said["floor_seconds"], 100 * (1 - middle["learner"])
+        print(
+            f"| {cell} | {name} | {middle['seconds']:.2f} | {said['batch_seconds']:.2f} "
+            f"| {100 * error:+.0f} % | {gain:.2f} | {said['speedup']:.2f} "
+            f"| {floor:.2f} | {100 * floor / middle['seconds']:.0f} % | {100 - waits:.0f} % "
+            f"| {100 * middle['busy']:.0f} % | {middle['lag']:.1f}, {middle['lag_max']:.0f} |",
+            flush=True,
+        )
+
+
+def full(options: argparse.Namespace) -> None:
+    """Whole runs of two cells, both ways: hidden success and training seconds."""
+    print("| latency | schedule | hidden success, % | seconds |\n|---|---|---|--:|")
+    for cell in FULL:
+        for timing in (timings(options.workers)[0], timings(options.workers)[-1]):
+            correct = scored = 0
+            seconds = []
+            for seed in options.full:
+                name = f"{cell}-{timing.name}-{seed}".replace(" ", "-")
+                folder = options.out / "full" / name
+                if not (folder / "curve.png").exists():
+                    words = (f"policy.model={options.model}", f"task.latency={CELLS[cell]}")
+                    resume = ("--resume",) if (folder / "checkpoints").is_dir() else ()
+                    seeded = (f"run.seed={seed}", *timing.settings)
+                    hexad("train", *words, *seeded, "--run", str(folder), *resume)
+                lines = (folder / "evaluation.jsonl").read_text().splitlines()
+                last = [e for e in map(json.loads, lines) if e["split"] == "hidden"][-1]
+                ledger = (folder / "ledger.jsonl").read_text().splitlines()[-1]
+                correct, scored = correct + last["correct"], scored + last["scored"]
+                seconds.append(json.loads(ledger)["time"]["train"])
+            low, high = wilson(correct, scored) or (0.0, 1.0)
+            print(
+                f"| {cell} | {timing.name} | {100 * correct / scored:.1f} "
+                f"[{100 * low:.1f}, {100 * high:.1f}] | {statistics.fmean(seconds):,.0f} |",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Short runs, or the whole ones."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--model", default="runs/calculator-sft")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--full", type=int, nargs="+", default=[])
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "asynchrony")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.full:
+        full(options)
+    else:
+        short(options)
+
+
+if __name__ == "__main__":
+    main()
