@@ -5,7 +5,8 @@ import pytest
 from rich.console import Console
 
 from hexad.cli.progress import Watcher, describe, used_share
-from hexad.contract.events import BatchTrained, CheckpointWritten, Evaluated, Published, Timed
+from hexad.contract.events import BatchTrained, CheckpointWritten, Evaluated, Published,
+    Stalled, Timed
 from hexad.evidence.ledger import Ledger
 from hexad.recipe.load import load
 
@@ -29,6 +30,7 @@ def show(tmp_path):
         watcher(Evaluated(2, "selection", 20, 18, 0.5, 0.29, 0.71))
         watcher(Evaluated(2, "selection", 20, 0, None, None, None))
         watcher(CheckpointWritten(2, "somewhere/step_2"))
+        watcher(Stalled(2, "batch 2 waits for 3 [red]episodes[/]"))
         watcher.close()
         watcher.close()
         return out.getvalue()
@@ -42,6 +44,7 @@ def test_plain_lines_tell_batches_share_and_evaluations(show):
     assert "grpo batch 1  loss 0.5000" in text and "25% of the budget" in text
     assert "50% of the budget" in text and "left" in text
     assert "success 50.0% [29.0%, 71.0%] of 18, 2 not scored" in text
+    assert "batch 2 waits for 3 [red]episodes[/]" in text  # not markup
     assert "none of 20 was scored" in text and "somewhere/step_2" in text
     assert "\x1b[" not in text
 

@@ -13,6 +13,7 @@ from hexad.contract.events import (
     Evaluated,
     Event,
     Published,
+    Stalled,
 )
 from hexad.evidence import metrics
 from hexad.evidence.ledger import Ledger
@@ -60,6 +61,8 @@ class Watcher:
             self._batch(event.version)
         elif isinstance(event, Evaluated):
             self.console.print(_evaluated(event), highlight=False)
+        elif isinstance(event, Stalled):
+            self.note(event.text)
         elif isinstance(event, CheckpointWritten) and not self.console.is_terminal:
             self.console.print(f"  checkpoint {event.path}", highlight=False, soft_wrap=True)
 
@@ -103,6 +106,7 @@ def describe(row: dict[str, Any]) -> str:
         (metrics.MIXED, "mixed {:.0%}"),
         ("policy/loss", "loss {:.4f}"),
         (metrics.TURNS, "turns {:.1f}"),
+        (f"{metrics.LAG}/mean", "lag {:.1f}"),
         ("tokens/action", "{:,.0f} tokens"),
     )
     return "  ".join(text.format(row[key]) for key, text in shown if key in row)

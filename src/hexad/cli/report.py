@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hexad.cli.ranks import first, lost_neighbour, tell_once
-from hexad.contract.faults import FaultRateExceeded, UserError
+from hexad.contract.faults import FaultRateExceeded, UserError, WorkersLost
 
 OK, OURS, USERS, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done; our fault; the user's mistake; stopped by Ctrl-C."""
@@ -81,7 +81,7 @@ def _told(
         return f"stopped at once\n  fix:   {fix}", _error(
             "interrupted", "stopped at once", where, fix
         )
-    if isinstance(failure, FaultRateExceeded):
+    if isinstance(failure, FaultRateExceeded | WorkersLost):
         where = str(folder) if folder else ""
         fix = "repair what failed, then go on from the last checkpoint with --resume"
         return f"failed: {failure}\n  where:   {where}", _error("faults", str(failure), where, fix)
