@@ -5,8 +5,14 @@ import pytest
 from rich.console import Console
 
 from hexad.cli.progress import Watcher, describe, used_share
-from hexad.contract.events import BatchTrained, CheckpointWritten, Evaluated, Published,
-    Stalled, Timed
+from hexad.contract.events import (
+    BatchTrained,
+    CheckpointWritten,
+    Evaluated,
+    Published,
+    Stalled,
+    Timed,
+)
 from hexad.evidence.ledger import Ledger
 from hexad.recipe.load import load
 
