@@ -17,7 +17,7 @@ from hexad.contract.tally import Tally
 from hexad.evidence import journal
 from hexad.evidence.ledger import Ledger
 from hexad.evidence.metrics import describe
-from hexad.evidence.window import tally_json, tally_of
+from hexad.evidence.tallies import tally_json, tally_of
 from hexad.recipe.axes import BudgetSpec
 
 

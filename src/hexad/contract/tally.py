@@ -12,6 +12,8 @@ BINS_PER_OCTAVE = 4
 """Resolution of the log-histogram: a quantile is off by at most 2 ** (1 / 8) - 1 = 9 %."""
 _ZERO_BIN = 1 << 20
 _SMALLEST = -60 * BINS_PER_OCTAVE
+_BITS = 22
+"""Enough for an index counted from the smallest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,9 @@ def _histogram(values: npt.NDArray[np.float64]) -> tuple[tuple[tuple[int, int], 
     zero = index < _SMALLEST
     sign = np.where(zero, 0, np.sign(values)).astype(np.int64)
     index = np.where(zero, _ZERO_BIN, index).astype(np.int64)
-    pairs, counts = np.unique(np.stack([sign, index], axis=1), axis=0, return_counts=True)
-    rows = zip(pairs.tolist(), counts.tolist(), strict=True)
-    return tuple(((int(s), int(i)), int(c)) for (s, i), c in rows)
+    # One integer a (sign, index), in their order: pairs of columns sort ten times as slowly.
+    packed, counts = np.unique((sign << _BITS) + (index - _SMALLEST), return_counts=True)
+    signs = packed >> _BITS
+    bins = packed - (signs << _BITS) + _SMALLEST
+    rows = zip(signs.tolist(), bins.tolist(), counts.tolist(), strict=True)
+    return tuple(((s, i), c) for s, i, c in rows)

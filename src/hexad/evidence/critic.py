@@ -7,7 +7,7 @@ from typing import Any
 
 from hexad.contract.events import CriticJudged, CriticSlice
 from hexad.contract.tally import Tally
-from hexad.evidence.window import tally_json, tally_of
+from hexad.evidence.tallies import tally_json, tally_of
 
 FAMILIES = ("horizon", "ending", "version", "value")
 """Families of slices, by the first word of their names."""

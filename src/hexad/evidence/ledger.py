@@ -22,12 +22,13 @@ from hexad.contract.events import (
     WorkersSeen,
     WorkLost,
 )
-from hexad.evidence import journal
+from hexad.evidence import journal, staleness
 from hexad.evidence.books import Books
 from hexad.evidence.critic import CriticBooks
 from hexad.evidence.drops import KEPT, Drops
 from hexad.evidence.funnel import Funnel
-from hexad.evidence.window import Window, tally_json
+from hexad.evidence.tallies import tally_json
+from hexad.evidence.window import Window
 from hexad.recipe.axes import BudgetSpec
 
 TRAIN = "train"
@@ -54,6 +55,7 @@ class Ledger:
         self.auxiliary: dict[str, dict[str, int]] = {}
         self.killed = {"episodes": 0, "sampled_tokens": 0}
         self.critic, self.drops = CriticBooks(), Drops()
+        self.stale = staleness.Staleness()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             TasksDrawn: self._drawn,
             EpisodeDone: self._done,
@@ -129,7 +131,8 @@ class Ledger:
             "auxiliary": self.auxiliary,
             "killed": self.killed,
             "roles": self.window.roles,
-            "histograms": {key: tally_json(tally) for key, tally in tallies},
+            "histograms": {k: tally_json(tally) for k, tally in tallies if not staleness.ours(k)},
+            **({"staleness": stale} if (stale := self.stale.row()) else {}),
             **({"critic": critic} if (critic := self.critic.row()) else {}),
             **({"drops": drops} if (drops := self.drops.state()) else {}),
             "time": {**self.seconds, "train": self.train_seconds},
@@ -150,6 +153,7 @@ class Ledger:
             "killed": dict(self.killed),
             "critic": self.critic.state(),
             "drops": self.drops.state(),
+            "staleness": self.stale.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -163,6 +167,7 @@ class Ledger:
         self.killed = dict(state["killed"])
         self.critic = CriticBooks.restored(state["critic"])
         self.drops = Drops.restored(state["drops"])
+        self.stale = staleness.Staleness.restored(state["staleness"])
 
     # -- events ------------------------------------------------------------------------------
 
@@ -180,6 +185,7 @@ class Ledger:
             _add(account, "tool_calls", costs.tool_calls)
             return
         self.funnel.end(episode)
+        self.stale.ended(episode)
         self.window.episode(episode)
         self.used["episodes"] += 1
         self.used["rollout_tokens"] = self.books.generated - self._auxiliary_tokens()
@@ -223,6 +229,7 @@ class Ledger:
         self.used["train_tokens"] += event.train_tokens
         self.used["loss_tokens"] += event.loss_tokens
         self.window.trained(event)
+        self.stale.add(event.tallies)
 
     def _criticised(self, event: CriticJudged) -> None:
         self.critic.add(event)

@@ -53,6 +53,20 @@ METRICS: tuple[Metric, ...] = (
     Metric("update/optimizer_steps", "optimiser steps of the batch"),
     Metric("policy/*", "what the learner reports of the update; see /mean, /std, /p50, /p99, ..."),
     Metric(
+        "bucket/*",
+        "asynchronous: one bucket of version lag, queue age (seconds) or length (action tokens), "
+        "named by its lower end: accepted tokens and episodes; log-ratios to old, behaviour and of "
+        "the engine; kl, k3 of current / behaviour; share outside a bound or gate; ess of episodes "
+        "and of turn prefixes; mean reward and advantage",
+        "ess not near 0, and few tokens outside, in the oldest bucket",
+    ),
+    Metric(
+        "mix/*",
+        "share of the generated, accepted or fresh (lag 0) episodes with this ending or horizon "
+        "(turns, by lower end)",
+        "alike: a difference is a shift of states",
+    ),
+    Metric(
         "critic/explained_variance",
         "1 - Var(return - value) / Var(return) over clock steps with a realised return; values are "
         "from before any update on the batch",

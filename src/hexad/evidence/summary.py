@@ -13,6 +13,7 @@ from rich.text import Text
 from hexad.evidence import profiles
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
+from hexad.evidence.staleness_report import staleness_report
 
 PROFILE = "barrier profile"
 NOT_MEASURED = ("verifier agreement", PROFILE)
@@ -62,8 +63,7 @@ def _stage(part: Part) -> dict[str, Any]:
         judged = sum(_groups(books, kind) for kind in ("all_correct", "all_wrong", "mixed"))
         if judged:
             stage["mixed_groups"] = _groups(books, "mixed") / judged
-        if "critic" in books:
-            stage["critic"] = books["critic"]
+        stage |= {key: books[key] for key in ("critic", "staleness") if key in books}
     return stage
 
 
@@ -107,7 +107,8 @@ def render(summary: dict[str, Any]) -> Group:
     if "curve" in summary:
         notes.append(Text(f"curve: {summary['curve']}"))
     reports = [critic_report(stage) for stage in summary["stages"] if "critic" in stage]
-    return Group(table, *reports, *notes)
+    stale = [part for stage in summary["stages"] for part in staleness_report(stage)]
+    return Group(table, *reports, *stale, *notes)
 
 
 def critic_report(stage: dict[str, Any]) -> Table:

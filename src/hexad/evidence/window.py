@@ -13,8 +13,10 @@ from hexad.contract.events import (
     GroupJudged,
     WorkersSeen,
 )
+from hexad.contract.mix import labels
 from hexad.contract.tally import Tally
-from hexad.evidence import metrics
+from hexad.evidence import metrics, staleness
+from hexad.evidence.tallies import tally_json, tally_of
 
 
 class Window:
@@ -32,6 +34,7 @@ class Window:
         self.counts["episodes"] += 1
         self.counts[metrics.FAULTED] += episode.faulted
         self.counts[f"ending/{episode.ending.kind}"] += 1
+        self.counts.update(f"mix/generated/{label}" for label in labels(episode))
         self._add(metrics.TURNS, [episode.costs.turns])
         self._add(metrics.TOKENS, [episode.costs.sampled_tokens])
         self._add(metrics.CALLS, [episode.costs.tool_calls])
@@ -95,12 +98,14 @@ class Window:
             (metrics.REFUSED, "refused", "episodes"),
             (metrics.MIXED, "groups mixed", "groups"),
             (metrics.SIGNAL, "groups signal", "groups"),
-            *((k, k, "episodes") for k in counts if k.startswith("ending/")),
+            *((k, k, "episodes") for k in counts if k.startswith(("ending/", staleness.MIX))),
         ):
             if counts[whole]:
                 row[key] = counts[part] / counts[whole]
         for key, tally in self.tallies.items():
-            if tally.mean is not None and key.startswith(("reward/", "episode/")):
+            if staleness.ours(key):
+                row |= staleness.numbers(key, tally)
+            elif tally.mean is not None and key.startswith(("reward/", "episode/")):
                 row[key] = tally.mean
             elif tally.mean is not None:
                 row |= {f"{key}/{name}": value for name, value in tally.summary().items()}
@@ -127,20 +132,6 @@ class Window:
 
     def _add(self, key: str, values: list[float] | list[int]) -> None:
         self.tallies[key] = self.tallies.get(key, Tally()) + Tally.of(values)
-
-
-def tally_json(tally: Tally) -> dict[str, Any]:
-    """A tally as JSON that :func:`tally_of` reads back; extrema are absent when nothing counted."""
-    extrema = {"low": tally.low, "high": tally.high} if tally.count else {}
-    bins = [[sign, index, count] for (sign, index), count in tally.bins]
-    values = {"count": tally.count, "sum": tally.sum, "squares": tally.squares}
-    return values | extrema | {"missing": tally.missing, "bins": bins}
-
-
-def tally_of(value: dict[str, Any]) -> Tally:
-    """The tally that :func:`tally_json` wrote."""
-    bins = tuple(((sign, index), count) for sign, index, count in value["bins"])
-    return Tally(**{**value, "bins": bins})
 
 
 def _named(name: str) -> str:

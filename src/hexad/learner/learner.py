@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch, Credit, RoleScore, Scores
+from hexad.learner.buckets import Last
 from hexad.learner.critic import SharedCritic
 from hexad.learner.minibatch import Order, minibatches
 from hexad.learner.objective import Facts, Objective, adaptive, corrected, penalty, temperature
@@ -217,6 +218,8 @@ class Learner:
         self.roles.begin(self._now, self.policy.model.named_parameters())
         at = (self.version, progress)
         work = Work.begin(batch, scores, credit, self.objective, at)
+        if self.objective.ratio and self.recipe.timing.mode == "asynchronous":
+            work.last = Last.of(len(batch.ids))
         demand(scores, work.index.valid, old=needed, reference=self.reference is not None)
         if self.shared is not None:
             if credit.target is None or scores.value is None:
@@ -257,6 +260,8 @@ class Learner:
         lively, idle = (part & torch.isin(work.index.row, rows[which]) for which in (live, ~live))
         self.stepper.zero()
         work.direct.zero_()
+        if work.last is not None:
+            work.last.begin(part)
         totals = torch.zeros(3, dtype=torch.float64)
         for micro in self._micros(work.batch, lively):
             totals += self._accumulate(work, micro, factors)
@@ -428,6 +433,8 @@ class Learner:
         lengths, lags = work.length[tokens].to(log.device), work.lag[tokens].to(log.device)
         for name, values in self.objective.movement(facts, log, lengths, lags).items():
             work.statistics.local(name, values)
+        if work.last is not None:
+            work.last.see(tokens, facts.current, self.objective.outside(facts, log))
         if read.outside is not None:
             work.statistics.local("support/outside", read.outside[facts.free])
         if work.scores.old is None or work.scores.old.entropy is None:

@@ -85,6 +85,11 @@ class Objective:
         tensors = {"log_ratio": log, "current": current, "advantage": facts.advantage}
         return self.surrogate.gated(tensors, self.numbers)
 
+    def outside(self, facts: Facts, log: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Bool [N] twice: below and above the surrogate's bounds; ``None`` for one without."""
+        tensors = {"log_ratio": log.detach(), "current": facts.current.detach()}
+        return self.surrogate.outside(tensors, self.numbers)
+
     def movement(self, facts: Facts, log: Tensor, length: Tensor, lag: Tensor) -> dict[str, Tensor]:
         """Statistics by name: how far the policy has moved, and where the bounds act.
 
@@ -99,8 +104,7 @@ class Objective:
             found["log_ratio/direct"] = log.detach()[free]
         if self.unit != "token":
             found[f"log_ratio/{self.unit}"] = log.detach()[free]
-        tensors = {"log_ratio": log.detach(), "current": facts.current.detach()}
-        outside = self.surrogate.outside(tensors, self.numbers)
+        outside = self.outside(facts, log)
         if outside is not None:
             others = (facts.advantage[free], length[free], lag[free])
             for name, flag in zip(("below", "above"), outside, strict=True):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from hexad.learner import buckets
 from hexad.learner.batch import Batch, Credit, Scores
 from hexad.learner.minibatch import index_of
 from hexad.learner.objective import Objective
@@ -22,7 +23,7 @@ class Work:
     """``advantage`` float64 [T]; ``weight`` [T] corrects the policy term; ``unit`` [T] is that of
     the ratio; ``target`` and ``held`` [T] are those of a shared critic; ``length`` [T] the action
     tokens of the token's episode; ``lag`` [T] its age in versions; ``success`` bool [T]; ``direct``
-    [E] sums log current / behaviour over one step.
+    [E] sums log current / behaviour over one step. ``last`` watches what buckets are made of.
     """
 
     batch: Batch
@@ -38,6 +39,7 @@ class Work:
     weight: Tensor | None = None
     target: Tensor | None = None
     held: Tensor | None = None
+    last: buckets.Last | None = None
     statistics: Statistics = field(default_factory=Statistics)
     steps: int = 0
     loss_tokens: int = 0
@@ -109,6 +111,11 @@ class Work:
 
     def report(self, ranks: Ranks, roles: Mapping[str, str], *, stopped: bool) -> UpdateReport:
         """The end of it. Collective."""
+        if self.last is not None:
+            about = (self.index, self.scores, self.advantage, self.lag, self.length)
+            view = buckets.View(self.batch, *about)
+            for name, values in buckets.values(view, self.last, ranks).items():
+                self.statistics.shared(name, values)
         tallies = self.statistics.tallies(ranks)
         shown = ("loss", "grad_norm", "kl", "kl_reference")
         means = {name: tallies[name].mean for name in shown if name in tallies}
