@@ -20,7 +20,7 @@ from hexad.schedule import messages
 from hexad.schedule.messages import Beat, Play, Publish, Ready
 from hexad.schedule.weights import pack, unpack
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 def recipe(**changes):
