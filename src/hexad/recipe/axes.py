@@ -255,7 +255,7 @@ class SystemSpec(Axis):
     tool_workers: Positive = 4
     """Threads that execute tools."""
     threads: Positive | None = None
-    """Threads of torch; ``null`` leaves torch's own choice."""
+    """Threads of torch; ``null`` leaves torch's own choice, and means one in a rollout worker."""
 
 
 class Recipe(Axis):

@@ -223,7 +223,7 @@ class Crew:
             seen.ready = True
         elif isinstance(message, Beat):
             seen.beat = message
-            if message.loop_seconds > self._spec.patience:
+            if seen.ready and message.loop_seconds > self._spec.patience:
                 self._kill(slot, f"its event loop hangs for {message.loop_seconds:.0f} s")
         elif isinstance(message, Failed):
             if message.error == "user":

@@ -76,8 +76,8 @@ class Worker:
     def __init__(
         self, recipe: Recipe, send: Send, wal: Path, gauges: Gauges, held: ExitStack
     ) -> None:
-        if recipe.system.threads is not None:
-            torch.set_num_threads(recipe.system.threads)
+        # One unless the recipe says more: every worker would take all processors otherwise.
+        torch.set_num_threads(recipe.system.threads or 1)
         self._rows, self._send, self._gauges = recipe.system.engine_rows, send, gauges
         self._stage = Stage(recipe, wal, held)
         self._waiting: deque[Order] = deque()
