@@ -14,6 +14,8 @@ from hexad.evidence import profiles
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
+from hexad.evidence.utilisation import lines as together
+from hexad.evidence.utilisation import utilisation
 
 PROFILE = "barrier profile"
 NOT_MEASURED = ("verifier agreement", PROFILE)
@@ -63,7 +65,9 @@ def _stage(part: Part) -> dict[str, Any]:
         judged = sum(_groups(books, kind) for kind in ("all_correct", "all_wrong", "mixed"))
         if judged:
             stage["mixed_groups"] = _groups(books, "mixed") / judged
-        stage |= {key: books[key] for key in ("critic", "staleness") if key in books}
+        stage |= {key: books[key] for key in ("critic", "staleness", "drops") if key in books}
+        if (found := utilisation(part.metrics)) is not None:
+            stage["utilisation"] = found
     return stage
 
 
@@ -163,6 +167,7 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
     )
     lines["action tokens > updates"] = _chain(funnel["tokens"]["action"], funnel["updates"])
     lines["dropped tokens"] = f"{sum(books['dropped'].values()):,}"
+    lines |= together(stage.get("utilisation"))
     if "mixed_groups" in stage:
         lines["mixed groups"] = f"{stage['mixed_groups']:.1%}"
     if "fault_rate" in stage:
