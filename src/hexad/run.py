@@ -17,7 +17,7 @@ from hexad.contract.events import Event, Sink, WorkLost, ignore
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
-from hexad.evidence import journal, losses
+from hexad.evidence import journal, losses, verifiers
 from hexad.evidence.evaluate import Question
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
@@ -201,6 +201,9 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
     if source is not None:
         held.callback(source.close)
     online = recipe.data.regime == "online"
+    examiner = independent(world, recipe, held) if first else None
+    if examiner is not None:
+        verifiers.write(run_dir, world.feedback, examiner.feedback)
     loop = Loop(
         Parts(
             recipe=recipe,
@@ -216,9 +219,7 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
             logs=(*ledger.logs, run_dir / journal.EVALUATIONS) if first else (),
             source=source,
             store=Store(run_dir / "episodes") if first and online else None,
-            evaluate=_evaluator(recipe, independent(world, recipe, held), run_dir, sink)
-            if first
-            else None,
+            evaluate=_evaluator(recipe, examiner, run_dir, sink) if examiner else None,
             sink=sink if first else ignore,
         )
     )

@@ -1,5 +1,6 @@
 """A verifier of the user's in its own process: what crosses, what stops, what it cannot see."""
 
+import json
 import os
 import sys
 import time
@@ -15,6 +16,7 @@ from hexad.contract.task import Split, Task
 from hexad.contract.verdict import Verdict, VerdictStatus
 from hexad.environments.process import WorkerProcess
 from hexad.environments.registry import Origin
+from hexad.feedback.cards import Card
 from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.judge import Feedback, judge, require_verdict
 from hexad.feedback.mapping import BinaryMapping
@@ -63,15 +65,17 @@ def test_only_named_user_code_gets_processes():
 
 
 def test_everything_crosses_as_it_is():
-    import json
-
     shown = episode()
     line = json.dumps(pack_request(TASK, shown, TRANSCRIPT))
     task, back, transcript = unpack_request(line)
     assert task == TASK and transcript == TRANSCRIPT and back.segments == shown.segments
     assert back.costs == shown.costs and back.provenance == shown.provenance
-    name, origin = unpack_origin(pack_origin(ORIGIN, "a:b"))
-    assert name == "a:b" and list(origin.options["operations"]) == [1, 2]
+    name, own, origin = unpack_origin(pack_origin(ORIGIN, "a:b", {"near": 0.5, 1: None}))
+    assert (
+        name == "a:b"
+        and own == {"near": 0.5, 1: None}
+        and list(origin.options["operations"]) == [1, 2]
+    )
 
 
 def test_a_verdict_comes_back_and_prints_do_not(make):
@@ -94,10 +98,38 @@ def test_a_hang_is_stopped_counted_and_the_next_one_gets_a_fresh_process(make, m
     for _ in range(2):
         started = time.monotonic()
         verdict = judge(isolated, TASK, ended(), TRANSCRIPT)
-        assert verdict.status is VerdictStatus.VERIFIER_ERROR and verdict.score is None
-        assert "longer than 0.5 s and was stopped" in verdict.evidence
+        assert verdict.status is VerdictStatus.TIMEOUT and verdict.score == 0.0
+        assert json.loads(verdict.evidence) == {"limit": "seconds", "allowed": 0.5}
         assert isolated.live_workers == 0 and time.monotonic() - started < 60
     assert limits == [0.5, 0.5]
+
+
+def test_memory_beyond_the_limit_is_the_policys_doing_where_a_limit_is_declared(make):
+    isolated = make("Hoards")
+    for _ in range(2):
+        verdict = judge(isolated, TASK, ended(), TRANSCRIPT)
+        assert verdict.status is VerdictStatus.TIMEOUT
+        assert json.loads(verdict.evidence) == {"limit": "MB", "allowed": 64}
+    free = judge(make("Free"), TASK, ended(), TRANSCRIPT)
+    assert free.status is VerdictStatus.VERIFIER_ERROR and "MemoryError" in free.evidence
+
+
+def test_options_reach_the_verifier_in_its_process():
+    made = verifier("bad_parts:Optioned", GOOD.make(), GOOD, {"near": 0.25})
+    try:
+        assert made.verify(TASK, ended(), TRANSCRIPT).score == 0.25
+    finally:
+        made.close()
+    with pytest.raises(UserError, match=r"unexpected keyword argument 'far'") as caught:
+        verifier("bad_parts:Optioned", GOOD.make(), GOOD, {"far": 1})
+    assert caught.value.where == "feedback.options"
+
+
+def test_the_card_of_the_verifier_is_shown_from_outside(make):
+    assert make("Carded").card == Card("carded", "nothing", "everything")
+    assert make("Echo").card is None
+    with pytest.raises(UserError, match="card of BadlyCarded is a str"):
+        make("BadlyCarded")
 
 
 @pytest.mark.parametrize(

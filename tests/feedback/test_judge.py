@@ -6,13 +6,20 @@ import pytest
 
 from builders import episode
 from hexad.contract.ending import Ending, EndingKind
-from hexad.contract.faults import ContractViolation, EngineFault, UserError, VerifierFault
+from hexad.contract.faults import (
+    ContractViolation,
+    EngineFault,
+    FaultRateExceeded,
+    UserError,
+    VerifierFault,
+)
 from hexad.contract.messages import Message, Role
 from hexad.contract.reward import Reward
 from hexad.contract.task import Split, Task
 from hexad.contract.verdict import UNSCORED, Verdict, VerdictStatus
 from hexad.feedback.judge import Feedback, judge
 from hexad.feedback.mapping import BinaryMapping, mapping
+from hexad.rollout.rates import check_unscored_rate
 
 TASK = Task("t", Split.TRAIN, {"answer": 14})
 TRANSCRIPT = (Message(Role.ASSISTANT, "14"),)
@@ -152,13 +159,36 @@ def test_score_is_the_weighted_sum_and_missing_is_not_zero():
     assert math.isnan(episode(verdict=None, rewards=rewards).score({}))
 
 
-def test_feedback_digest_changes_with_verifier_and_mapping_version():
+@pytest.mark.parametrize(
+    ("means", "score", "rewards"), [("wrong", 0.0, (Reward("task", 0.0),)), ("unscored", None, ())]
+)
+def test_a_timeout_counts_as_the_recipe_says(means, score, rewards):
+    late = Verdict(VerdictStatus.TIMEOUT, 0.0, "{}")
+    feedback = Feedback(Scripted(late), BinaryMapping(), means)
+    judged = feedback.apply(TASK, ended(EndingKind.TERMINAL), TRANSCRIPT)
+    assert judged.verdict.status is VerdictStatus.TIMEOUT and judged.verdict.score == score
+    assert judged.rewards == rewards and judged.scored is (means == "wrong")
+    failed = Feedback(Scripted(ValueError()), BinaryMapping(), means)
+    assert not failed.apply(TASK, ended(EndingKind.TERMINAL), TRANSCRIPT).scored
+
+
+def test_unscored_timeouts_stop_the_run_beyond_its_limit():
+    late = Scripted(Verdict(VerdictStatus.TIMEOUT, 0.0))
+    group = [
+        Feedback(late, BinaryMapping(), "unscored").apply(TASK, ended(EndingKind.TERMINAL), ())
+    ]
+    with pytest.raises(FaultRateExceeded, match="timeout x 1"):
+        check_unscored_rate(group, 0.5)
+
+
+def test_feedback_digest_changes_with_verifier_mapping_and_timeout():
     class Other(BinaryMapping):
         version = "binary/2"
 
     one = Feedback(Scripted(RIGHT), BinaryMapping())
     assert one.digest == Feedback(Scripted(RIGHT), BinaryMapping()).digest
     assert one.digest != Feedback(Scripted(RIGHT), Other()).digest
+    assert one.digest != Feedback(Scripted(RIGHT), BinaryMapping(), "unscored").digest
     changed = Scripted(RIGHT)
     changed.digest = "other"
     assert one.digest != Feedback(changed, BinaryMapping()).digest

@@ -7,6 +7,7 @@ from hexad.contract.reward import Reward
 from hexad.contract.verdict import Verdict, VerdictStatus
 from hexad.environments.calculator import CalculatorFamily
 from hexad.environments.tools import Effect, tool
+from hexad.feedback.cards import Card
 
 
 class Wrong:
@@ -54,6 +55,42 @@ class Spins(Wrong):
     def verify(self, task, episode, transcript):
         while True:
             pass
+
+
+class Hoards(Wrong):
+    """Wants more memory than it declares."""
+
+    timeout, memory = 20, 64
+
+    def verify(self, task, episode, transcript):
+        return Verdict(VerdictStatus.CORRECT, len(bytearray(256 << 20)) / (256 << 20))
+
+
+class Free(Wrong):
+    """Declares no limit, and fails for want of memory."""
+
+    timeout = 20
+
+    def verify(self, task, episode, transcript):
+        raise MemoryError("1 EB")
+
+
+class Optioned(Wrong):
+    timeout = 20
+
+    def __init__(self, family, near=0.0):
+        self.near = near
+
+    def verify(self, task, episode, transcript):
+        return Verdict(VerdictStatus.WRONG, self.near)
+
+
+class Carded(Wrong):
+    card = Card("carded", "nothing", "everything")
+
+
+class BadlyCarded(Wrong):
+    card = "checks all"
 
 
 class Exits(Wrong):

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from hexad.cli import check_tables as tables
+from hexad.cli import check_verifier
 from hexad.contract.faults import UserError
 from hexad.evidence import annotate, profiles
 from hexad.evidence.barrier import barrier, quantiles
@@ -152,6 +153,11 @@ def _episode(measured: Measured, order: Order) -> dict[str, Any]:
     return annotate.annotate(episode, lambda ids: str(tokenizer.decode(ids.tolist())))
 
 
+def _verifiers(measured: Measured, order: Order) -> dict[str, Any]:
+    """The cards of the recipe's verifiers."""
+    return check_verifier.cards(measured.recipe)
+
+
 def _lags(recipe: Recipe) -> list[int]:
     return sorted({*LAGS, *([recipe.timing.max_lag] if recipe.timing.max_lag else [])})
 
@@ -175,6 +181,7 @@ def _row(
 
 SECTIONS = (
     Section("episode", _episode, annotate.table),
+    Section("verifiers", _verifiers, check_verifier.table),
     Section("measured", _batch, tables.batch),
     Section("here", _here, tables.here),
     Section("cluster", _cluster, tables.cluster),

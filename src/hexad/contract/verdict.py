@@ -14,7 +14,8 @@ class VerdictStatus(StrEnum):
     INVALID = "invalid"
     """The action or answer has an illegal form."""
     TIMEOUT = "timeout"
-    """What the policy produced took longer than the declared limit to check."""
+    """What the policy produced took more time or memory than declared to check: the policy's
+    doing, as hanging the verifier must be no escape. The recipe may leave it unscored."""
     ENVIRONMENT_FAILURE = "environment_failure"
     INFRASTRUCTURE_ERROR = "infrastructure_error"
     VERIFIER_ERROR = "verifier_error"

@@ -16,7 +16,7 @@ from hexad.recipe.load import load
 from hexad.recipe.staged import Gate, Staged
 
 Row = dict[str, Any]
-_EMPTY = frozenset({"recipe.yaml", "crash.txt", "check.json"})
+_EMPTY = frozenset({"recipe.yaml", "crash.txt", "check.json", "verifiers.json"})
 """Files that a run which never began may have left, and the profile that was made before it."""
 
 

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hexad.evidence import profiles
+from hexad.evidence import profiles, verifiers
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
@@ -49,6 +49,7 @@ def _stage(part: Part) -> dict[str, Any]:
         "batches": len(part.metrics),
         "budget": {k: {"used": consumed.get(k, 0), "limit": v} for k, v in budget.items()},
         "hidden_uses": part.hidden_uses,
+        "verifiers": verifiers.read(part.folder),
         **{split: _span(part.on(split)) for split in ("hidden", "selection") if part.on(split)},
     }
     if part.recipe.timing.mode == "asynchronous" and not profiles.known(part.recipe, part.folder):
@@ -108,6 +109,8 @@ def render(summary: dict[str, Any]) -> Group:
         for stage in summary["stages"]
         if stage.get("unprofiled")
     ]
+    cards = [line for stage in summary["stages"] for line in verifiers.lines(stage["verifiers"])]
+    notes += [Text(line) for line in dict.fromkeys(cards)]
     if "curve" in summary:
         notes.append(Text(f"curve: {summary['curve']}"))
     reports = [critic_report(stage) for stage in summary["stages"] if "critic" in stage]

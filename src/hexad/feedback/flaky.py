@@ -9,6 +9,7 @@ from hexad.contract.task import Split, Task
 from hexad.contract.verdict import Verdict
 from hexad.environments.chaos import ChaosError
 from hexad.environments.wrap import uniform
+from hexad.feedback.cards import Card, card_of
 from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.protocol import Verifier
 
@@ -24,6 +25,11 @@ class FlakyVerifier:
         """Digest of the verifier, of the share and of the splits."""
         config = {"inner": self._inner.digest, "share": self._share, "splits": list(self._splits)}
         return code_digest("flaky_verifier", "1", config, type(self))
+
+    @property
+    def card(self) -> Card | None:
+        """The card of ``inner``."""
+        return card_of(self._inner)
 
     def verify(self, task: Task, episode: Episode, transcript: tuple[Message, ...]) -> Verdict:
         """The verdict of ``inner``. Raises ``ChaosError`` where the draw says so."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.faults import ToolFault, UserError, VerifierFault
@@ -12,8 +14,9 @@ from hexad.contract.verdict import Verdict
 from hexad.environments.pool import WorkerPool
 from hexad.environments.process import WorkerDied, WorkerFailed, WorkerProcess, WorkerTimeout
 from hexad.environments.registry import Origin
+from hexad.feedback.cards import Card, card_of
 from hexad.feedback.protocol import Verifier
-from hexad.feedback.wire import pack_origin, pack_request, unpack_verdict
+from hexad.feedback.wire import over_limit, pack_origin, pack_request, unpack_verdict
 
 TIMEOUT = 60.0
 """Seconds that one judgement may take where the verifier declares no ``timeout``."""
@@ -25,12 +28,14 @@ class IsolatedVerifier:
     """Lets worker processes judge by the verifier ``name``; ``made`` is the same one, made here.
 
     Thread-safe. At most ``origin.workers`` judgements run at once; one that takes longer than the
-    limit is killed. ``close`` ends the processes.
+    limit is killed, and the verdict is ``timeout``. ``close`` ends the processes.
     """
 
-    def __init__(self, name: str, made: Verifier, origin: Origin) -> None:
-        self._name, self._target = name, pack_origin(origin, name)
-        self._digest = made.digest
+    def __init__(
+        self, name: str, made: Verifier, origin: Origin, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._name, self._target = name, pack_origin(origin, name, options or {})
+        self._digest, self._card = made.digest, card_of(made)
         self._limit = _declared_limit(name, made)
         self._pool = WorkerPool(WORKER, tuple(getattr(made, "variables", ())))
         self._slots = threading.BoundedSemaphore(origin.workers)
@@ -41,20 +46,32 @@ class IsolatedVerifier:
         return self._digest
 
     @property
+    def card(self) -> Card | None:
+        """What the verifier says of itself."""
+        return self._card
+
+    @property
+    def seconds(self) -> float:
+        """The limit of one judgement; starting a process is no part of it."""
+        return self._limit
+
+    @property
     def live_workers(self) -> int:
         """Number of processes that run now."""
         return self._pool.live
 
     def verify(self, task: Task, episode: Episode, transcript: tuple[Message, ...]) -> Verdict:
-        """The verdict. Raises ``VerifierFault`` for a failure, a crash, junk or a time-out."""
+        """The verdict; beyond the limit it is ``timeout``.
+
+        Raises ``VerifierFault`` for a failure, a crash or junk.
+        """
         request = pack_request(task, episode, transcript)
         with self._slots:
             worker = self._acquire()
             try:
                 return unpack_verdict(worker.call(request, self._limit))
             except WorkerTimeout:
-                text = f"{self._name} took longer than {self._limit:g} s and was stopped"
-                raise VerifierFault(text) from None
+                return over_limit("seconds", self._limit)
             except WorkerDied as error:
                 raise VerifierFault(f"the process of {self._name} crashed: {error}") from None
             except WorkerFailed as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from hexad.contract.digest import canonical_json, digest
 from hexad.contract.ending import CENSORED, EndingKind
@@ -13,6 +14,7 @@ from hexad.contract.messages import Message
 from hexad.contract.reward import Owner, Reward
 from hexad.contract.task import Task
 from hexad.contract.verdict import UNSCORED, Verdict, VerdictStatus
+from hexad.feedback.cards import Card, card_of
 from hexad.feedback.flaky import FlakyVerifier
 from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.protocol import RewardMapping, Verifier
@@ -24,6 +26,9 @@ _BY_FAULT = {
 
 
 _LONGEST = 500
+
+TimeoutMeans: TypeAlias = Literal["wrong", "unscored"]
+"""What ``feedback.timeout`` may say."""
 
 
 def judge(
@@ -72,7 +77,7 @@ def _verify(
 def require_verdict(verdict: object) -> Verdict:
     """``verdict`` if it can be stored; a scored status has a score in [0, 1], others have none.
 
-    Raises ``VerifierFault`` for anything else.
+    A time-out may have none: then it is not scored. Raises ``VerifierFault`` for anything else.
     """
     if not isinstance(verdict, Verdict):
         raise VerifierFault(f"the verifier returned a {type(verdict).__name__}")
@@ -81,7 +86,7 @@ def require_verdict(verdict: object) -> Verdict:
         raise VerifierFault(f"the verifier returned the status {status!r}")
     if not _text(verdict.evidence):
         raise VerifierFault(f"the evidence of a verdict is {verdict.evidence!r}, not JSON text")
-    if status in UNSCORED:
+    if status in UNSCORED or (status is VerdictStatus.TIMEOUT and score is None):
         legal = score is None
     else:
         legal = type(score) in (int, float) and score is not None and 0.0 <= score <= 1.0
@@ -123,15 +128,33 @@ def _finite(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A verifier with the mapping that turns its verdicts into rewards."""
+    """A verifier with the mapping that turns its verdicts into rewards.
+
+    ``timeout`` says what a verdict ``timeout`` counts as: ``wrong`` (score 0) or ``unscored``.
+    """
 
     verifier: Verifier
     mapping: RewardMapping
+    timeout: TimeoutMeans = "wrong"
 
     @property
     def digest(self) -> str:
-        """The provenance's verifier digest: it changes with the verifier and with the mapping."""
-        return digest([self.verifier.digest, self.mapping.version])
+        """The provenance's verifier digest: it changes with everything that decides a reward."""
+        return digest([self.verifier.digest, self.mapping.version, self.timeout])
+
+    @property
+    def card(self) -> Card | None:
+        """What the verifier says of itself."""
+        return card_of(self.verifier)
+
+    def judge(
+        self, task: Task, episode: Episode, transcript: tuple[Message, ...]
+    ) -> Verdict | None:
+        """See :func:`judge`; a time-out has the score that ``timeout`` gives it."""
+        verdict = judge(self.verifier, task, episode, transcript)
+        if verdict is None or verdict.status is not VerdictStatus.TIMEOUT:
+            return verdict
+        return replace(verdict, score=0.0 if self.timeout == "wrong" else None)
 
     def apply(self, task: Task, episode: Episode, transcript: tuple[Message, ...]) -> Episode:
         """``episode`` with its verdict and its raw reward components.
@@ -139,7 +162,7 @@ class Feedback:
         Where nothing was scored there are no rewards, also none that the environment gave. A
         mapping that raises or returns junk leaves the episode unscored, as a verifier does.
         """
-        verdict = judge(self.verifier, task, episode, transcript)
+        verdict = self.judge(task, episode, transcript)
         if verdict is None or not verdict.scored:
             return replace(episode, verdict=verdict, rewards=())
         try:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
 from hexad.contract.faults import UserError
 from hexad.contract.lookup import find
 from hexad.environments.protocol import TaskFamily
@@ -15,52 +19,75 @@ VERIFIERS = {
     "precedence": "hexad.feedback.verifiers:recompute_with_precedence",
 }
 """Built-in names."""
+BOUNDED = frozenset(VERIFIERS)
+"""Built-in verifiers that compare one integer of at most 18 digits: trusted to return at once."""
 
 _WHERE = "feedback.verifier"
 
 
-def verifier(name: str | None, family: TaskFamily, origin: Origin | None = None) -> Verifier:
+def verifier(
+    name: str | None,
+    family: TaskFamily,
+    origin: Origin | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Verifier:
     """A new verifier for training: ``name``, or the one that the family names as ``verifier``.
 
-    ``package.module:object`` is called with the family; with ``origin``, which the family was made
-    from, it judges in worker processes and is stopped when it hangs. Raises ``UserError`` for an
-    unknown name and for a family that names none.
+    It is called with the family, and with ``options`` by keyword. With ``origin``, which the
+    family was made from, it judges in worker processes and is stopped when it hangs; only the
+    ``BOUNDED`` ones never do. Raises ``UserError`` for an unknown name, for options that it does
+    not take, and for a family that names none.
     """
     named = name or getattr(family, "verifier", None)
     if not isinstance(named, str):
         fix = f"name one: {', '.join(VERIFIERS)}, or package.module:object"
         raise UserError(f"{family.name} has no verifier of its own", where=_WHERE, fix=fix)
-    return _make(named, family, origin)
+    return _make(named, family, origin, options)
 
 
 def evaluation_verifier(
-    family: TaskFamily, training: str | None = None, origin: Origin | None = None
+    family: TaskFamily,
+    training: str | None = None,
+    origin: Origin | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Verifier:
     """A new verifier for evaluation: the one that the family names as ``evaluation_verifier``.
 
     A family without one is evaluated by a fresh object of its verifier for training
-    (``training``, or its own): a separate object, though not an independent implementation.
+    (``training``, or its own) and ``options``: a separate object, though not an independent
+    implementation.
     """
     named = getattr(family, "evaluation_verifier", None)
     if isinstance(named, str):
-        return _make(named, family, origin)
-    return verifier(training, family, origin)
+        return _make(named, family, origin, None)
+    return verifier(training, family, origin, options)
 
 
-def build(name: str, family: TaskFamily) -> Verifier:
+def build(name: str, family: TaskFamily, options: Mapping[str, Any] | None = None) -> Verifier:
     """The verifier ``name`` in this process. Raises ``UserError``."""
     factory = find(name, VERIFIERS, what="verifier", where=_WHERE)
     if not callable(factory):
         raise UserError(f"{name} cannot be called", where=_WHERE, fix="name a class or a function")
-    made = factory(family)
+    own = dict(options or {})
+    try:
+        inspect.signature(factory).bind(family, **own)
+    except TypeError as error:
+        fix = "see `feedback.options`: they are given by keyword, after the environment"
+        where = "feedback.options" if own else _WHERE
+        raise UserError(f"{name} cannot be made: {error}", where=where, fix=fix) from error
+    except ValueError:
+        pass  # a callable of C tells no signature
+    made = factory(family, **own)
     if not isinstance(made, Verifier):
         fix = "see hexad.feedback.protocol.Verifier"
         raise UserError(f"{name} makes a {type(made).__name__}", where=_WHERE, fix=fix)
     return made
 
 
-def _make(name: str, family: TaskFamily, origin: Origin | None) -> Verifier:
-    made = build(name, family)
-    if name in VERIFIERS or origin is None:
+def _make(
+    name: str, family: TaskFamily, origin: Origin | None, options: Mapping[str, Any] | None
+) -> Verifier:
+    made = build(name, family, options)
+    if name in BOUNDED or origin is None:
         return made
-    return IsolatedVerifier(name, made, origin)
+    return IsolatedVerifier(name, made, origin, options)

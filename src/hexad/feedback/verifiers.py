@@ -17,6 +17,7 @@ from hexad.contract.task import Task
 from hexad.contract.verdict import Verdict
 from hexad.feedback import answer as answer_module
 from hexad.feedback.answer import final_answer, judge_answer
+from hexad.feedback.cards import Card
 
 _OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": operator.add,
@@ -24,6 +25,8 @@ _OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "*": operator.mul,
     "/": operator.truediv,
 }
+_FORM = "the last message is one integer in its canonical spelling"
+_BLIND = "how the answer was reached: tools may be unused, or the answer a guess"
 _NODES = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 
@@ -31,6 +34,11 @@ class AnswerVerifier:
     """Compares the final answer with the task's stored ``answer``: the verifier for training."""
 
     version = "1"
+    card = Card(
+        "answer",
+        checks=f"{_FORM}, equal to the answer that the task stores",
+        blind=f"{_BLIND}; whether the stored answer is right",
+    )
 
     @property
     def digest(self) -> str:
@@ -55,6 +63,11 @@ class RecomputingVerifier:
 
     def __init__(self, *, precedence: bool) -> None:
         self._precedence = precedence
+        self.card = Card(
+            "precedence" if precedence else "left_to_right",
+            checks=f"{_FORM}, equal to the task's expression, worked out again from its text",
+            blind=_BLIND,
+        )
 
     @property
     def digest(self) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hexad.contract.arrow import from_ipc, to_ipc
+from hexad.contract.digest import canonical_json
 from hexad.contract.episode import Episode
 from hexad.contract.faults import VerifierFault
 from hexad.contract.messages import Message, Role, ToolCall
@@ -17,16 +18,17 @@ from hexad.contract.verdict import Verdict, VerdictStatus
 from hexad.environments.registry import Origin
 
 
-def pack_origin(origin: Origin, name: str) -> str:
-    """The family's origin and the verifier's ``name``."""
-    return json.dumps([name, _pack([origin.name, origin.options, origin.split_options])])
+def pack_origin(origin: Origin, name: str, options: Mapping[str, Any]) -> str:
+    """The family's origin, the verifier's ``name`` and its ``options``."""
+    family = [origin.name, origin.options, origin.split_options]
+    return json.dumps([name, _pack(options), _pack(family)])
 
 
-def unpack_origin(text: str) -> tuple[str, Origin]:
+def unpack_origin(text: str) -> tuple[str, dict[str, Any], Origin]:
     """Inverse of :func:`pack_origin`; the family made from it starts no tool workers of its own."""
-    name, packed = json.loads(text)
+    name, own, packed = json.loads(text)
     family, options, split_options = _unpack(packed)
-    return name, Origin(family, options, split_options, workers=1)
+    return name, _unpack(own), Origin(family, options, split_options, workers=1)
 
 
 def pack_request(task: Task, episode: Episode, transcript: tuple[Message, ...]) -> dict[str, Any]:
@@ -53,11 +55,22 @@ def pack_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def unpack_verdict(reply: Mapping[str, Any]) -> Verdict:
-    """Inverse of :func:`pack_verdict`. Raises ``VerifierFault`` for any other reply."""
+    """Inverse of :func:`pack_verdict`; a limit that was hit is a ``timeout``.
+
+    Raises ``VerifierFault`` for any other reply.
+    """
+    if "limit" in reply:
+        return over_limit(*reply["limit"])
     if "verdict" not in reply:
         raise VerifierFault(str(reply.get("fault", "the verifier's process sent junk")))
     status, score, evidence = reply["verdict"]
     return Verdict(VerdictStatus(status), score, evidence)
+
+
+def over_limit(what: str, allowed: float) -> Verdict:
+    """The verdict on what could not be checked within ``allowed`` seconds or MB (``what``)."""
+    evidence = canonical_json({"limit": what, "allowed": allowed})
+    return Verdict(VerdictStatus.TIMEOUT, 0.0, evidence)
 
 
 def _message(fields: dict[str, Any]) -> Message:

@@ -1,13 +1,16 @@
 """The process that runs a user's verifier: ``python -m hexad.feedback.worker ORIGIN``.
 
 It speaks the JSON lines of :mod:`hexad.environments.worker`; what they hold is in
-:mod:`hexad.feedback.wire`. It answers with a verdict, or with ``{"fault": text}``.
+:mod:`hexad.feedback.wire`. It answers with a verdict, with ``{"limit": [unit, allowed]}`` where the
+memory that the verifier declares was not enough, or with ``{"fault": text}``.
 """
 
 from __future__ import annotations
 
+import resource
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hexad.contract.arrow import from_ipc, to_ipc
@@ -19,10 +22,16 @@ from hexad.feedback.registry import build
 from hexad.feedback.wire import pack_verdict, unpack_origin, unpack_request
 
 
-def answer(verifier: Verifier, line: str) -> dict[str, Any]:
-    """The reply to one request line. ``SystemExit`` passes through and ends the process."""
+def answer(verifier: Verifier, memory: int | None, line: str) -> dict[str, Any]:
+    """The reply to one request line. ``SystemExit`` passes through and ends the process.
+
+    ``memory`` is the limit in MB that holds for the process, where one does.
+    """
+    request = unpack_request(line)
     try:
-        return pack_verdict(require_verdict(verifier.verify(*unpack_request(line))))
+        return pack_verdict(require_verdict(verifier.verify(*request)))
+    except MemoryError as error:
+        return fault(error) if memory is None else {"limit": ["MB", memory]}
     except VerifierFault as error:
         return {"fault": str(error)}
     except Exception as error:  # noqa: BLE001 - the boundary: any failure of user code is reported
@@ -31,8 +40,19 @@ def answer(verifier: Verifier, line: str) -> dict[str, Any]:
 
 def _verifier(text: str) -> Answer:
     from_ipc(to_ipc([]))  # what Arrow loads on first use is not part of a judgement's time
-    name, origin = unpack_origin(text)
-    return partial(answer, build(name, origin.make()))
+    name, options, origin = unpack_origin(text)
+    verifier = build(name, origin.make(), options)
+    memory = getattr(verifier, "memory", None)
+    if memory is not None:
+        _limit_memory(memory)
+    return partial(answer, verifier, memory)
+
+
+def _limit_memory(megabytes: int) -> None:
+    """Let the address space grow by ``megabytes`` from here, and no further."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (megabytes << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 if __name__ == "__main__":

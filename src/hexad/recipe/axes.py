@@ -115,6 +115,11 @@ class FeedbackSpec(Axis):
     """``demonstrations``: imitate an expert. ``verifier``: a program judges the episode."""
     verifier: str | None = None
     """The verifier's name or ``package.module:object``; ``null`` takes the environment's own."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What the verifier is made with, a tolerance for example."""
+    timeout: Literal["wrong", "unscored"] = "wrong"
+    """What an answer counts as that takes longer to check than the verifier's limit. ``unscored``
+    is for a verifier that may itself be slow; else hanging it would be an escape."""
     mapping: str = "binary"
     """The versioned mapping from verdict to reward components, by name or ``module:object``."""
     weights: dict[str, float] = Field(default_factory=dict)

@@ -12,6 +12,7 @@ import torch
 from hexad.contract.faults import UserError
 from hexad.contract.task import Split
 from hexad.environments.guard import opened, require_undoable
+from hexad.environments.protocol import TaskFamily
 from hexad.environments.registry import Origin
 from hexad.feedback.judge import Feedback
 from hexad.feedback.mapping import mapping
@@ -82,11 +83,8 @@ def world_of(
             where="task.limits.context_tokens",
             fix=f"lower it to at most {policy.max_context}",
         )
-    feedback = None
-    if recipe.feedback.source == "verifier":
-        judge = verifier(recipe.feedback.verifier, tasks, _origin(recipe))
-        feedback = Feedback(flaky(judge, recipe.task), _mapping(recipe))
-        held.callback(feedback.close)
+    verified = recipe.feedback.source == "verifier"
+    feedback = _training(recipe, tasks, held) if verified else None
     chat = policy.chat(tasks.tools)
     identity = PolicyIdentity(
         policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
@@ -108,10 +106,35 @@ def world_of(
 
 def independent(world: World, recipe: Recipe, held: ExitStack) -> World:
     """The world of an evaluation: a verifier object that training never sees."""
-    judge = evaluation_verifier(world.family, recipe.feedback.verifier, _origin(recipe))
-    feedback = Feedback(flaky(judge, recipe.task), mapping(recipe.feedback.mapping))
+    return replace(world, feedback=_evaluation(recipe, world.family, held))
+
+
+def judges(recipe: Recipe, held: ExitStack) -> dict[str, Feedback]:
+    """The feedback of ``training`` (where a verifier gives it) and of ``evaluation``.
+
+    ``held`` gets what must be released.
+    """
+    tasks = held.enter_context(opened(_origin(recipe).make()))
+    found = {"evaluation": _evaluation(recipe, tasks, held)}
+    if recipe.feedback.source == "verifier":
+        return {"training": _training(recipe, tasks, held)} | found
+    return found
+
+
+def _training(recipe: Recipe, tasks: TaskFamily, held: ExitStack) -> Feedback:
+    spec = recipe.feedback
+    judge = verifier(spec.verifier, tasks, _origin(recipe), spec.options)
+    feedback = Feedback(flaky(judge, recipe.task), _mapping(recipe), spec.timeout)
     held.callback(feedback.close)
-    return replace(world, feedback=feedback)
+    return feedback
+
+
+def _evaluation(recipe: Recipe, tasks: TaskFamily, held: ExitStack) -> Feedback:
+    spec = recipe.feedback
+    judge = evaluation_verifier(tasks, spec.verifier, _origin(recipe), spec.options)
+    feedback = Feedback(flaky(judge, recipe.task), mapping(spec.mapping), spec.timeout)
+    held.callback(feedback.close)
+    return feedback
 
 
 def _origin(recipe: Recipe) -> Origin:
