@@ -93,6 +93,26 @@ class BadlyCarded(Wrong):
     card = "checks all"
 
 
+class Stuck(Wrong):
+    """Inside one call of C that holds the interpreter's lock."""
+
+    timeout = 1.0
+
+    def verify(self, task, episode, transcript):
+        return Verdict(VerdictStatus.WRONG, 1.0 / 7 ** (10**9))
+
+
+class HangsOnSome(Wrong):
+    """Never returns on the answer ``hang``."""
+
+    timeout = 1.0
+
+    def verify(self, task, episode, transcript):
+        while transcript[-1].content == "hang":
+            pass
+        return Verdict(VerdictStatus.CORRECT, 1.0)
+
+
 class Exits(Wrong):
     def verify(self, task, episode, transcript):
         os._exit(3)

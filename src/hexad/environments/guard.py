@@ -34,6 +34,13 @@ def require_undoable(family: TaskFamily) -> None:
         )
 
 
+def uncontained(family: TaskFamily) -> list[str]:
+    """Tools of ``family`` whose effect a reset does not undo, or of which it declares nothing."""
+    declared = family.effects if isinstance(family, Declaring) else {}
+    names = [tool.name for tool in family.tools]
+    return sorted(n for n in names if n not in declared or not declared[n].contained)
+
+
 @contextmanager
 def opened(family: TaskFamily) -> Iterator[TaskFamily]:
     """``family``, closed at the end if it has a ``close``, also after an error.

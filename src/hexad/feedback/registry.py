@@ -17,9 +17,16 @@ VERIFIERS = {
     "answer": "hexad.feedback.verifiers:answer",
     "left_to_right": "hexad.feedback.verifiers:recompute_left_to_right",
     "precedence": "hexad.feedback.verifiers:recompute_with_precedence",
+    "exact": "hexad.feedback.ready.exact:ExactVerifier",
+    "numeric": "hexad.feedback.ready.numeric:NumericVerifier",
+    "math": "hexad.feedback.ready.symbolic:MathVerifier",
+    "json": "hexad.feedback.ready.json_answer:JsonVerifier",
+    "python": "hexad.feedback.ready.python_tests:PythonVerifier",
+    "sql": "hexad.feedback.ready.sql:SqlVerifier",
+    "end_state": "hexad.feedback.ready.end_state:EndStateVerifier",
 }
 """Built-in names."""
-BOUNDED = frozenset(VERIFIERS)
+BOUNDED = frozenset({"answer", "left_to_right", "precedence"})
 """Built-in verifiers that compare one integer of at most 18 digits: trusted to return at once."""
 
 _WHERE = "feedback.verifier"

@@ -1,0 +1,93 @@
+"""Plays an episode's turns again in a fresh environment: what would it answer now?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hexad.contract.ending import Ending, EndingKind
+from hexad.contract.episode import Episode
+from hexad.contract.faults import EnvironmentFault, UserError
+from hexad.contract.messages import AssistantTurn, Message, Role
+from hexad.contract.reward import Reward
+from hexad.contract.task import Task
+from hexad.environments.guard import uncontained
+from hexad.environments.protocol import Environment, TaskFamily
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What the environment said: ``states[i]`` is the state before turn i, the last one the end.
+
+    ``messages`` are those of the start and of every step. ``ending`` is the environment's own.
+    """
+
+    states: tuple[str | None, ...]
+    messages: tuple[Message, ...]
+    rewards: tuple[Reward, ...]
+    ending: Ending | None
+
+
+def replay(
+    family: TaskFamily,
+    task: Task,
+    seed: int,
+    turns: Sequence[AssistantTurn],
+    look: Callable[[Environment], T] = lambda environment: None,  # type: ignore[assignment, return-value]
+) -> tuple[Replayed, T]:
+    """Reset to ``task`` and ``seed``, make ``turns``, and return what came of it.
+
+    ``look`` is shown the environment in its last state. Turns after the environment's ending raise
+    ``EnvironmentFault``, as do failures of the environment. Raises ``UserError`` for a family with
+    tools whose effects a reset does not undo: they are not executed a second time.
+    """
+    if tools := uncontained(family):
+        raise UserError(
+            f"the tools {', '.join(tools)} are not executed again: a reset does not undo them",
+            where=family.name,
+            fix="judge by what was recorded instead",
+        )
+    return asyncio.run(_replay(family.make(), task, seed, turns, look))
+
+
+async def _replay(
+    environment: Environment,
+    task: Task,
+    seed: int,
+    turns: Sequence[AssistantTurn],
+    look: Callable[[Environment], Any],
+) -> tuple[Replayed, Any]:
+    try:
+        start = await environment.reset(task, seed)
+        states: list[str | None] = [start.state_digest]
+        messages, rewards = list(start.messages), []  # type: list[Message], list[Reward]
+        ending: Ending | None = None
+        for number, turn in enumerate(turns, start=1):
+            if ending is not None:
+                raise EnvironmentFault(f"it ended ({ending.kind}) before turn {number}")
+            step = await environment.step(turn)
+            messages += step.messages
+            rewards += step.rewards
+            states.append(environment.state_digest())
+            ending = step.ending
+        seen = look(environment)
+    finally:
+        await environment.close()
+    return Replayed(tuple(states), tuple(messages), tuple(rewards), ending), seen
+
+
+def turns_of(episode: Episode, transcript: Sequence[Message]) -> list[AssistantTurn]:
+    """The turns that the environment answered.
+
+    The last one of an episode that a token limit cut is none of them, where nothing was heard after
+    it: it was not finished.
+    """
+    said = [message for message in transcript if message.role is Role.ASSISTANT]
+    cut = episode.ending.kind is EndingKind.TRUNCATED_TOKENS
+    if cut and transcript and transcript[-1].role is Role.ASSISTANT:
+        said.pop()
+    return [AssistantTurn(message.content, message.tool_calls) for message in said]

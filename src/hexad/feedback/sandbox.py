@@ -1,0 +1,253 @@
+"""Runs a program that nobody trusts: bubblewrap, an unprivileged uid, limits that kill.
+
+The program sees read-only ``/usr`` and the Python that runs it, an empty work folder in memory, its
+own processes, no network, no environment variables, no home, nothing of Hexad and nothing of what
+the caller knows. It is a wall of the kernel's namespaces and of a filter of system calls, not a
+virtual machine.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import hexad
+from hexad.contract.faults import UserError
+from hexad.feedback import seccomp
+
+WORK = "/tmp"
+"""The work folder inside: the only place that can be written."""
+_PACKAGE = Path(hexad.__file__).resolve().parent
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/lib32")
+_CHUNK = 65536
+
+_INSIDE = """
+import os, resource, sys
+uid, seconds, memory, processes, size = map(int, sys.argv[1:6])
+for which, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory),
+                    (resource.RLIMIT_FSIZE, size), (resource.RLIMIT_CORE, 0),
+                    (resource.RLIMIT_NOFILE, 64), (resource.RLIMIT_MEMLOCK, 0)):
+    resource.setrlimit(which, (most, most))
+if uid:
+    os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
+resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+os.umask(0o077)
+os.execv(sys.executable, [sys.executable, "-I", "-S", "-X", "utf8", *sys.argv[6:]])
+"""
+"""Sets the limits, gives every privilege up, and becomes the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a program may use; ``memory`` and ``files`` in MB, ``memory`` for each process.
+
+    So ``memory * processes`` bounds the whole. ``output`` is in bytes. Threads count as processes.
+    """
+
+    seconds: float = 5.0
+    memory: int = 256
+    processes: int = 8
+    files: int = 16
+    output: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What the program wrote, and its exit code, or the limit that stopped it (``over``)."""
+
+    output: bytes
+    code: int
+    over: str | None = None
+
+
+def require_sandbox() -> None:
+    """Raise ``UserError`` where bubblewrap is missing or may not run."""
+    tried = run(("-c", "print('up')"), b"", Limits(seconds=30.0))
+    if tried.output != b"up\n":
+        what = f"generated code runs only in a sandbox, and bubblewrap cannot make one: {tried}"
+        fix = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1)"
+        raise UserError(what, where="feedback.verifier", fix=fix)
+
+
+def _bubblewrap() -> str:
+    found = shutil.which("bwrap")
+    if found is None:
+        raise UserError(
+            "generated code runs only in a sandbox, and bubblewrap is not installed",
+            where="feedback.verifier",
+            fix="apt-get install bubblewrap (dnf, pacman and others name it alike); Linux only",
+        )
+    return found
+
+
+def run(arguments: tuple[str, ...], stdin: bytes, limits: Limits) -> Ran:
+    """Run Python with ``arguments`` inside, and kill all that is left of it afterwards.
+
+    At most ``limits.output`` bytes of its output are kept; what it writes to stderr is lost. Raises
+    ``UserError`` without bubblewrap.
+    """
+    bwrap = _bubblewrap()
+    with _readable(seccomp.program()) as calls:
+        process = subprocess.Popen(
+            [*_command(bwrap, limits, calls), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            pass_fds=(calls,),
+            start_new_session=True,
+        )
+    output, over = bytearray(), None
+    try:
+        over = _converse(process, stdin, limits, output)
+        if over is None:
+            process.wait()
+    finally:
+        _end(process)
+    code = process.returncode
+    if over is None and code in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
+        over = "seconds"
+    return Ran(bytes(output[: limits.output]), code, over)
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[int]:
+    """A file descriptor from which ``content`` can be read; it is less than a pipe holds."""
+    there, here = os.pipe()
+    try:
+        os.write(here, content)
+        os.close(here)
+        yield there
+    finally:
+        os.close(there)
+
+
+def _command(bwrap: str, limits: Limits, calls: int) -> list[str]:
+    python = os.path.realpath(sys.executable)
+    uid = _spare_uid() if os.geteuid() == 0 else 0
+    numbers = (uid, int(limits.seconds) + 1, limits.memory << 20, limits.processes)
+    inside = [*map(str, numbers), str(limits.files << 20)]
+    unshared = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    powers = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if uid else ["--unshare-user"]
+    return [
+        *(bwrap, *unshared, "--unshare-cgroup-try", *powers, "--die-with-parent", "--new-session"),
+        *("--clearenv", "--hostname", "sandbox", "--seccomp", str(calls)),
+        *_mounts(python, limits),
+        *("--chdir", WORK, python, "-I", "-S", "-c", _INSIDE, *inside),
+    ]
+
+
+def _mounts(python: str, limits: Limits) -> Iterator[str]:
+    """The file system: system and Python to read, a small folder in memory to write."""
+    yield from ("--perms", "1777", "--size", str(limits.files << 20), "--tmpfs", WORK)
+    roots = ["/usr"]
+    base = os.path.realpath(sys.base_prefix)
+    if not _below(base, "/usr"):
+        roots.append(base)
+        for parent in reversed(Path(base).parents[:-1]):  # so that every uid may pass
+            yield from ("--perms", "0755", "--dir", str(parent))
+    for root in roots:
+        yield from ("--ro-bind", root, root)
+    for path in _SYSTEM:
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from ("--ro-bind", path, path)
+    hidden = [path for path in _private() if any(_below(path, root) for root in roots)]
+    for path in hidden:
+        yield from ("--tmpfs", path, "--remount-ro", path)
+    yield from ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/")
+
+
+def _private() -> list[str]:
+    """Folders of ours that must not show even where they lie below a folder that is bound."""
+    own = [str(_PACKAGE), os.path.realpath(os.getcwd())]
+    return [path for path in own if not _below(os.path.realpath(sys.base_prefix), path)]
+
+
+def _below(path: str, root: str) -> bool:
+    return os.path.commonpath([path, root]) == root
+
+
+def _spare_uid() -> int:
+    """A uid that nobody has, so that the number of its processes is the sandbox's own.
+
+    0 where this root has no other: then a user namespace takes its powers.
+    """
+    lines = Path("/proc/self/uid_map").read_text().splitlines()
+    ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
+    first, count = max(ranges, key=lambda known: known[1])
+    top = min(first + count, 2**31)
+    low = max(first, top // 2)
+    return low + secrets.randbelow(top - low)
+
+
+def _converse(
+    process: subprocess.Popen[bytes], stdin: bytes, limits: Limits, output: bytearray
+) -> str | None:
+    """Write ``stdin`` and read ``output`` until the program closes it; the limit that was hit."""
+    assert process.stdin is not None and process.stdout is not None
+    deadline = time.monotonic() + limits.seconds
+    rest = memoryview(stdin)
+    os.set_blocking(process.stdin.fileno(), False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        while True:
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if time.monotonic() >= deadline:
+                return "seconds"
+            for key, _ in ready:
+                if key.fileobj is process.stdin:
+                    rest = _feed(process.stdin.fileno(), rest)
+                    if not rest:
+                        selector.unregister(process.stdin)
+                        process.stdin.close()
+                    continue
+                chunk = os.read(process.stdout.fileno(), _CHUNK)
+                output += chunk
+                if len(output) > limits.output:
+                    return "output"
+                if not chunk:
+                    return _await_end(process, deadline)
+
+
+def _feed(pipe: int, rest: memoryview) -> memoryview:
+    try:
+        return rest[os.write(pipe, rest[:_CHUNK]) :]
+    except BlockingIOError:
+        return rest
+    except BrokenPipeError:
+        return rest[:0]
+
+
+def _await_end(process: subprocess.Popen[bytes], deadline: float) -> str | None:
+    """A program may close its output and go on."""
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return "seconds"
+    return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill bubblewrap; its first process inside dies with it, and with that one all the others."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None and not pipe.closed:
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue
