@@ -75,6 +75,23 @@ def check(
 
 
 @app.command()
+def advise(
+    task: Annotated[
+        Path | None, typer.Argument(metavar="[TASK.yaml]", help="Answers; asked without a file.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="A run folder that has measured.")] = None,
+    check: Annotated[Path | None, typer.Option(help="A profile written by hexad check.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the recipe to this file.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Six answers in, a recipe out: what to start with, and when to change direction."""
+    from hexad.cli import advise as module
+
+    order = module.Order(task, run, check, out)
+    return conclude(lambda: module.command(order, _console(as_json)), as_json=as_json)
+
+
+@app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     split: Annotated[str, typer.Option(help="selection, hidden, gate or train.")] = "selection",

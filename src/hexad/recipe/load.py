@@ -45,7 +45,11 @@ def load(path: str | Path, overrides: list[str] | None = None) -> Recipe | Stage
     stage, or one alone as ``stages.NAME.dotted.key=value``. Raises ``UserError`` naming the file
     and line, or the override, and what to write instead.
     """
-    document = read(Path(path))
+    return build(read(Path(path)), overrides)
+
+
+def build(document: Document, overrides: list[str] | None = None) -> Recipe | Staged:
+    """The recipe, or staged path, that a parsed ``document`` writes down; see :func:`load`."""
     if "stages" in document.tree:
         return _staged(document, overrides or [])
     apply(document, overrides or [])
@@ -68,13 +72,13 @@ def resolve(document: Document) -> Recipe:
     except UserError as error:
         raise UserError(error.what, where=document.where("method"), fix=error.fix) from None
     tree = fill(record, document.tree)
-    recipe = _typed(Recipe, tree, document)
+    recipe = typed(Recipe, tree, document)
     if found := problems(recipe):
         raise refusal(found, document.where)
     return recipe
 
 
-def _typed(kind: type[Model], tree: Mapping[str, Any], document: Document) -> Model:
+def typed(kind: type[Model], tree: Mapping[str, Any], document: Document) -> Model:
     """``tree`` as ``kind``: nothing is coerced. Raises ``UserError`` with every mistake."""
     try:
         # JSON mode: lists may become tuples, but no text becomes a number.
@@ -178,7 +182,7 @@ def _stage(document: Document, index: int, entry: Any, overrides: list[str]) -> 
         return Stage(name, recipe)
     if not isinstance(gate, dict):
         raise UserError("a gate is a mapping", where=where, fix="gate: {success: 0.25}")
-    return Stage(name, recipe, _typed(Gate, gate, document))
+    return Stage(name, recipe, typed(Gate, gate, document))
 
 
 def _inner(document: Document, key: str, entry: dict[str, Any]) -> Document:

@@ -1,0 +1,114 @@
+"""What a run folder and a profile of ``hexad check`` have measured, for the advisor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from hexad.advice.measured import BarrierProfile, Groups, Lag, Measured, Number
+from hexad.contract.faults import UserError
+from hexad.evidence import journal, metrics
+from hexad.evidence.folder import Part, parts
+
+WINDOW = 10
+"""Newest batches of a run that are looked at."""
+
+
+def of_run(run_dir: Path) -> Measured:
+    """The newest batches of the run's last stage that samples.
+
+    Counts are differences of the cumulative ledger; what was not measured is ``None``. Raises
+    ``UserError`` for a folder that is no run, and for one that has sampled nothing.
+    """
+    online = [p for p in parts(run_dir) if p.recipe.data.regime == "online" and p.metrics]
+    if not online:
+        fix = "give a run that has sampled episodes, or leave --run out"
+        raise UserError("this run has sampled no batch", where=str(run_dir), fix=fix)
+    part = online[-1]
+    rows = journal.rows(part.folder / journal.LEDGER)
+    before = rows[-WINDOW - 1] if len(rows) > WINDOW else {}
+    source = f"{part.folder}, last {min(WINDOW, len(rows))} batches"
+    return Measured(
+        groups=_groups(part, rows[-1], before, source) if rows else None,
+        explained_variance=_median(part, "critic/explained_variance", source),
+        success=_success(part, source),
+        faulted=_faulted(rows[-1], before, source) if rows else None,
+    )
+
+
+def _groups(part: Part, now: Mapping[str, Any], before: Mapping[str, Any], source: str) -> Any:
+    """Verdicts of groups of at least two attempts; an attempt alone has no contrast."""
+    if part.recipe.data.group_size < 2:
+        return None
+
+    def count(kind: str) -> int:
+        rows = (row.get("groups", {}).get(kind, {}).get("groups", 0) for row in (now, before))
+        newest, older = rows
+        return int(newest - older)
+
+    right, wrong, mixed = count("all_correct"), count("all_wrong"), count("mixed")
+    total = right + wrong + mixed
+    return Groups(source, total, count("signal"), right, wrong) if total else None
+
+
+def _faulted(now: Mapping[str, Any], before: Mapping[str, Any], source: str) -> Number | None:
+    ended = now["funnel"]["ended"]
+    old = before["funnel"]["ended"] if before else {}
+    count = ended["count"] - old.get("count", 0)
+    failed = ended.get("failed", 0) - old.get("failed", 0)
+    return Number(failed / count, source) if count else None
+
+
+def _success(part: Part, source: str) -> Number | None:
+    """On ``selection``; hidden tasks are for reporting and choose nothing."""
+    if rows := part.on("selection"):
+        return Number(rows[-1]["success"], f"{part.folder}, selection at {rows[-1]['step']}")
+    return _median(part, metrics.SUCCESS, source)
+
+
+def _median(part: Part, key: str, source: str) -> Number | None:
+    values = [row[key] for row in part.metrics[-WINDOW:] if key in row]
+    return Number(median(values), source) if values else None
+
+
+def of_check(path: Path) -> Measured:
+    """The profile that ``hexad check`` wrote to ``path``. Raises ``UserError`` for another file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return _profile(document, str(path))
+    except OSError as error:
+        fix = "run `hexad check RECIPE`: it says where it wrote its profile"
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path), fix=fix) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fix = "give the JSON file that `hexad check RECIPE` wrote"
+        raise UserError("this is no profile of hexad check", where=str(path), fix=fix) from error
+
+
+def _profile(document: Mapping[str, Any], source: str) -> Measured:
+    measured, here = document["measured"], document["here"]
+    seconds, size = measured["episode_seconds"], int(here["batch"]["group_size"])
+    lags = [
+        Lag(int(name.removeprefix("max_lag ")), float(row["speedup"]), float(row["stale_share"]))
+        for name, row in here["schedules"].items()
+        if name.startswith("max_lag ")
+    ]
+    tail = float(seconds["p99"]) / float(seconds["p50"]) if seconds.get("p50") else None
+    profile = BarrierProfile(source, tuple(lags), tail, float(measured["learner_use"]))
+    kinds, signal = measured["groups_by_verdict"], measured["signal"]
+    right, wrong = int(kinds.get("all_correct", 0)), int(kinds.get("all_wrong", 0))
+    count = right + wrong + int(kinds.get("mixed", 0))
+    groups = None
+    if size > 1 and count and signal is not None:
+        groups = Groups(source, count, round(float(signal) * count), right, wrong)
+    return Measured(groups=groups, profile=profile)
+
+
+def join(run: Measured | None, check: Measured | None) -> Measured:
+    """Both together; of a run the groups are newer than those of the profile."""
+    if run is None or check is None:
+        return run or check or Measured()
+    return replace(run, profile=check.profile, groups=run.groups or check.groups)

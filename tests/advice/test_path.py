@@ -1,0 +1,145 @@
+"""What a task starts with: the seed's matrix, and how its rows compose."""
+
+import pytest
+from advice_world import CONTRAST, FAILED, FEW, FLAT, GAIN, NO_GAIN, SOLVED, ask, methods, number
+
+from hexad.advice.measured import BarrierProfile, Lag
+from hexad.recipe.methods import METHODS
+
+SINGLE = {"critic": {"candidates": "single"}}
+STREAM = {"data": {"collection": "continuous"}}
+POOR = {"critic": {"value": "poor"}}
+RICH = {"feedback": {"demonstrations": "rich", "protocol": "unlearned"}}
+PAIRS = {"feedback": {"preferences": "stable", "goal": "subjective", "outcome": "none"}}
+DANGER = {"data": {"irreversible": True, "trials": "costly", "collection": "fixed"}}
+
+
+def test_rich_demonstrations_and_no_protocol_start_with_imitation():
+    advice = ask(RICH)
+    assert methods(advice) == ["sft", "rloo"]
+    first, second = advice.draft.tree["stages"]
+    assert first["gate"] == {"split": "selection", "success": 0.05}
+    assert second["recipe"]["policy"]["model"] == "previous"
+
+
+def test_a_subjective_goal_in_a_costly_world_starts_with_pairs():
+    advice = ask(PAIRS, {"data": {"trials": "costly"}, "feedback": {"agreement": None}})
+    assert methods(advice) == ["dpo"]
+    assert ("dpo" in METHODS) == (advice.draft.tree is not None)
+
+
+def test_cheap_attempts_and_an_exact_verifier_compare_attempts():
+    assert methods(ask()) == ["rloo"]
+    assert methods(ask({"credit": {"scale": "varied"}})) == ["grpo"]
+
+
+def test_one_attempt_a_state_needs_a_value():
+    advice = ask(SINGLE, {"action": {"unit": "tool_call"}})
+    tree = advice.draft.tree
+    assert methods(advice) == ["ppo"]
+    assert tree["data"]["group_size"] == 1 and tree["critic"]["pretrain"] > 0
+    assert tree["credit"]["clock"] == "turn"
+
+
+def test_without_comparison_and_without_value_plain_monte_carlo_is_left():
+    assert methods(ask(SINGLE, POOR)) == ["reinforce"]
+
+
+def test_long_episodes_paid_on_the_way_get_a_critic_only_if_it_can_be_learned():
+    paid = {"credit": {"horizon": "long", "reward": "transitions"}}
+    assert methods(ask(paid, {"critic": {"value": "learnable"}})) == ["ppo"]
+    assert methods(ask(paid)) == ["rloo"]
+
+
+def test_asynchrony_needs_a_profile_that_shows_a_gain():
+    waits = {"timing": {"durations": "heavy_tailed", "learner": "idle"}}
+    unprofiled = ask(STREAM, waits)
+    assert methods(unprofiled) == ["rloo"]
+    assert "barrier profile" in [each.what for each in unprofiled.missing]
+    assert methods(ask(STREAM, waits, profile=NO_GAIN)) == ["rloo"]
+    advice = ask(STREAM, waits, profile=GAIN)
+    assert methods(advice) == ["sao"]
+    # max_lag 2 reaches 3.9 of 4.0: 97.5 % of the best
+    assert advice.draft.tree["timing"] == {"max_lag": 2}
+
+
+def test_a_gain_bought_with_stale_episodes_is_none():
+    stale = BarrierProfile("check", (Lag(1, 3.0, 0.16),))
+    assert methods(ask(STREAM, profile=stale)) == ["rloo"]
+
+
+def test_asynchrony_without_a_learnable_value_has_no_critic():
+    advice = ask(STREAM, POOR, profile=GAIN)
+    assert methods(advice) == ["areal"] and "critic" not in advice.draft.tree
+
+
+def test_a_profile_does_not_make_episodes_arrive_in_a_stream():
+    assert methods(ask(profile=GAIN)) == ["rloo"]
+
+
+@pytest.mark.parametrize("agreement", [None, FEW])
+def test_an_unmeasured_verifier_is_measured_before_it_is_optimised(agreement):
+    advice = ask(RICH, {"feedback": {"agreement": agreement}})
+    assert methods(advice) == ["sft"] and advice.draft.tree["method"] == "sft"
+    assert [step.method for step in advice.path.later] == ["rloo"]
+    assert "feedback.agreement" in advice.path.first[0]
+
+
+def test_an_unmeasured_verifier_alone_gives_no_recipe_but_a_path():
+    advice = ask({"feedback": {"agreement": None}})
+    assert advice.draft.tree is None and advice.refusals
+    assert [step.method for step in advice.path.later] == ["rloo"] and advice.path.first
+
+
+def test_a_verifier_that_failed_is_not_optimised():
+    advice = ask({"feedback": {"agreement": FAILED}})
+    assert not advice.path.steps and not advice.path.later
+    assert "30 of 60" in advice.refusals[0]
+
+
+def test_irreversible_risk_is_never_explored():
+    advice = ask(RICH, DANGER)
+    assert advice.draft.tree is None  # the environment's demonstrations would be played
+    recorded = ask(RICH, DANGER, {"feedback": {"demonstrations_from": "recorded"}})
+    assert methods(recorded) == ["sft"]
+    assert recorded.draft.tree["run"]["evaluation"] == {"every": None, "final": "none"}
+    boxed = ask(RICH, DANGER, {"data": {"sandbox": True}})
+    assert methods(boxed) == ["sft"] and "run" not in boxed.draft.tree
+    assert not boxed.path.later
+
+
+def test_without_a_sandbox_only_one_stage_is_taken_at_a_time():
+    feedback = {"preferences": "stable", "goal": "both", "demonstrations_from": "recorded"}
+    advice = ask(RICH, DANGER, {"feedback": feedback})
+    assert methods(advice) == ["sft"]
+    assert [step.method for step in advice.path.later] == ["dpo"]
+
+
+def test_groups_without_contrast_are_not_compared():
+    assert methods(ask(groups=CONTRAST)) == ["rloo"]
+    assert methods(ask(groups=FLAT)) == ["ppo"]
+    assert methods(ask(POOR, groups=FLAT)) == ["reinforce"]
+
+
+def test_groups_that_are_all_right_say_nothing_against_comparing():
+    assert methods(ask(groups=SOLVED)) == ["rloo"]
+
+
+def test_where_nothing_succeeds_imitation_comes_first_or_nothing_does():
+    nothing = {"success": number(0.0)}
+    assert ask(**nothing).draft.tree is None
+    few = {"feedback": {"demonstrations": "few"}}
+    assert methods(ask(few, **nothing)) == ["sft", "rloo"]
+
+
+def test_an_overflowing_context_is_compacted_once_that_runs():
+    advice = ask({"action": {"overflow": True}, "credit": {"horizon": "long"}})
+    runs = not METHODS["compactionrl"].missing
+    assert methods(advice) == (["compactionrl"] if runs else ["rloo"])
+    assert "overflow" in [shape.key for shape in advice.shapes]
+
+
+def test_what_weighs_equally_is_the_denominator():
+    tree = ask({"action": {"weight": "prompt"}}).draft.tree
+    assert tree["action"] == {"denominator": "prompt", "inner": "episode"}
+    assert "action" not in ask().draft.tree

@@ -1,0 +1,223 @@
+"""``hexad advise``: files in, advice and a recipe out."""
+
+import contextlib
+import io
+import json
+import sys
+
+import pytest
+from rich.console import Console
+
+from hexad.cli import advise_evidence as evidence
+from hexad.cli import ask as asking
+from hexad.cli import main as entry
+from hexad.evidence import journal
+from hexad.recipe.load import load
+
+TASK = """
+name: sums
+feedback:
+  protocol: learned
+  outcome: exact
+  agreement: {right: 60, right_accepted: 60, wrong: 60, wrong_accepted: 1}
+data: {collection: continuous}
+"""
+RECIPE = "name: x\nmethod: grpo\nbudget: {episodes: 64}\n"
+SCHEDULES = {
+    "synchronous": {"speedup": 1.0, "stale_share": 0.0},
+    "without ticks": {"speedup": 1.5, "stale_share": 0.0},
+    "max_lag 2": {"speedup": 3.0, "stale_share": 0.02},
+}
+
+
+def hexad(*words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with pytest.raises(SystemExit) as caught:
+            entry.main([str(word) for word in words])
+    return caught.value.code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "task.yaml"
+    path.write_text(TASK)
+    return path
+
+
+def profile(path, **batch):
+    measured = {
+        "episode_seconds": {"p50": 1.0, "p99": 4.0},
+        "learner_use": 0.2,
+        "groups_by_verdict": {"all_correct": 2, "all_wrong": 1, "mixed": 5},
+        "signal": 0.625,
+    }
+    here = {"batch": {"groups": 8, "group_size": 4, **batch}, "schedules": SCHEDULES}
+    path.write_text(json.dumps({"measured": measured, "here": here}))
+    return path
+
+
+def test_the_example_gives_a_recipe_that_passes_a_dry_run(tmp_path, request):
+    example = request.config.rootpath / "examples" / "advise.yaml"
+    out = tmp_path / "recipe.yaml"
+    code, shown, err = hexad("advise", example, "--out", out)
+    assert code == 0, err
+    assert "Staged path: sft -> rloo" in shown
+    code, shown, err = hexad("train", out, "--dry-run")
+    assert code == 0 and "rloo" in shown, err
+    assert [stage.name for stage in load(out).stages] == ["sft", "rloo"]
+
+
+def test_json_is_one_document(task):
+    code, out, _ = hexad("advise", task, "--json")
+    document = json.loads(out)
+    assert code == 0 and document["recipe"]["method"] == "rloo"
+    assert len(document["steps"]) == 8 and document["switch"] and document["alternatives"]
+    assert document["answers"]["critic"]["candidates"] == "cheap"
+
+
+def test_a_recipe_is_never_written_over_another(task, tmp_path):
+    out = tmp_path / "recipe.yaml"
+    out.write_text("mine")
+    code, _, err = hexad("advise", task, "--out", out)
+    assert code == 2 and "exists already" in err and out.read_text() == "mine"
+
+
+def test_no_recipe_is_written_where_there_is_none(task, tmp_path):
+    task.write_text(TASK.replace("wrong_accepted: 1", "wrong_accepted: 40"))
+    code, _, err = hexad("advise", task, "--out", tmp_path / "recipe.yaml")
+    assert code == 2 and "40 of 60" in err
+    assert not (tmp_path / "recipe.yaml").exists()
+    code, out, _ = hexad("advise", task)
+    assert code == 0 and "No recipe" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "said"),
+    [
+        ("feedback:", "feedbak:", "did you mean feedback?"),
+        ("outcome: exact", "outcome: exakt", "task.yaml:5"),
+        ("right_accepted: 60", "right_accepted: 61", "more were accepted than judged"),
+        ("name: sums", "task: {limits: {turns: 0}}", "task.yaml:2"),
+        ("name: sums", "task: {environment: calculator, selection: {count: null}}", "task.yaml:2"),
+        ("name: sums", "name: ../sums", "name"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(task, line, wrong, said):
+    task.write_text(TASK.replace(line, wrong))
+    code, _, err = hexad("advise", task)
+    assert code == 2 and said in err
+
+
+def test_missing_files_are_the_users_mistake(task, tmp_path):
+    for words in (
+        (tmp_path / "nothing.yaml",),
+        (task, "--run", tmp_path / "nothing"),
+        (task, "--check", tmp_path / "nothing.json"),
+        (task, "--check", task),
+    ):
+        code, _, err = hexad("advise", *words)
+        assert code == 2 and "fix:" in err
+
+
+def test_a_profile_that_gains_makes_it_asynchronous(task, tmp_path):
+    code, out, _ = hexad("advise", task, "--check", profile(tmp_path / "check.json"), "--json")
+    document = json.loads(out)
+    assert code == 0 and document["recipe"]["method"] == "sao"
+    assert document["recipe"]["timing"] == {"max_lag": 2}
+    assert [each["key"] for each in document["differences"]] == [
+        "timing.durations",
+        "timing.learner",
+    ]
+
+
+def test_what_check_wrote_for_the_advised_recipe_is_found(task, tmp_path):
+    from hexad.evidence.profiles import place
+    from hexad.recipe.load import build
+    from hexad.recipe.read import Document
+
+    _, out, _ = hexad("advise", task, "--json")
+    recipe = build(Document(task, json.loads(out)["recipe"], {}))
+    path = place(recipe, None)
+    path.parent.mkdir(parents=True)
+    profile(path)
+    _, out, _ = hexad("advise", task, "--json")
+    assert json.loads(out)["recipe"]["method"] == "sao"
+
+
+def test_verdicts_of_a_profile_are_counts_of_its_groups(tmp_path):
+    groups = evidence.of_check(profile(tmp_path / "check.json")).groups
+    assert (groups.count, groups.contrast, groups.right, groups.wrong) == (8, 5, 2, 1)
+    assert evidence.of_check(profile(tmp_path / "check.json", group_size=1)).groups is None
+
+
+def run_folder(folder, recipe=RECIPE, batches=12):
+    """Twelve batches of ten groups: all mixed in the first two, then one of ten; hidden is 0."""
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text(recipe)
+    total = {"mixed": 0, "signal": 0, "all_wrong": 0, "all_correct": 0}
+    for batch in range(batches):
+        mixed = 10 if batch < 2 else 1
+        total["mixed"] += mixed
+        total["signal"] += mixed
+        total["all_wrong"] += 10 - mixed
+        groups = {kind: {"groups": count, "tokens": 0} for kind, count in total.items()}
+        failed = {"failed": batch + 1} if batch else {}
+        ended = {"count": 20 * (batch + 1), **failed}
+        journal.append(folder / journal.LEDGER, {"groups": groups, "funnel": {"ended": ended}})
+        row = {"step": batch, "reward/success": 0.3, "critic/explained_variance": batch / 100}
+        journal.append(folder / journal.METRICS, row)
+    for split, success in (("selection", 0.25), ("hidden", 0.0)):
+        row = {"step": batches, "split": split, "success": success, "scored": 200}
+        journal.append(folder / journal.EVALUATIONS, row)
+    return folder
+
+
+def test_only_the_newest_batches_of_a_run_count(tmp_path):
+    found = evidence.of_run(run_folder(tmp_path / "run"))
+    assert (found.groups.count, found.groups.contrast, found.groups.wrong) == (100, 10, 90)
+    assert found.faulted.value == pytest.approx(10 / 200)
+    assert found.explained_variance.value == pytest.approx(0.065)  # of .02 to .11
+    assert found.success.value == 0.25  # selection: hidden tasks choose nothing
+
+
+def test_single_attempts_say_nothing_about_groups(tmp_path):
+    single = "name: x\nmethod: ppo\ndata: {group_size: 1}\nbudget: {episodes: 64}\n"
+    assert evidence.of_run(run_folder(tmp_path / "run", single)).groups is None
+
+
+def test_a_run_without_contrast_changes_the_baseline(task, tmp_path):
+    folder = run_folder(tmp_path / "run")
+    code, out, _ = hexad("advise", task, "--run", folder, "--json")
+    document = json.loads(out)
+    assert code == 0 and document["recipe"]["method"] == "ppo"
+    rloo = next(each for each in document["alternatives"] if each["key"] == "rloo")
+    assert rloo["verdict"] == "rejected" and "10 of 100 groups" in rloo["because"]
+
+
+def test_without_a_terminal_nobody_is_asked(task):
+    code, _, err = hexad("advise")
+    assert code == 2 and "nobody to ask" in err
+
+
+def test_on_a_terminal_every_axis_is_asked(task, monkeypatch):
+    asked = []
+
+    def prompt(question, default=None, type=None):
+        asked.append(question)
+        wrong = "outcome (" in question and asked.count(question) == 1
+        return "exakt" if wrong else 60 if type is int else default
+
+    monkeypatch.setattr(asking.typer, "prompt", prompt)
+    monkeypatch.setattr(asking.typer, "confirm", lambda question, default: default)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    tree = asking.ask(Console(file=io.StringIO()))
+    assert set(tree) == {
+        "name", "task", "policy", "feedback", "data", "action", "credit", "critic", "timing",
+    }  # fmt: skip
+    assert tree["feedback"]["outcome"] == "none" and "agreement" not in tree["feedback"]
+    assert tree["data"]["irreversible"] is False
+    assert any("none | judge | exact" in question for question in asked)
+    monkeypatch.setattr(asking.typer, "confirm", lambda question, default: True)
+    assert asking.ask(Console(file=io.StringIO()))["feedback"]["agreement"]["right"] == 60
