@@ -9,7 +9,7 @@ import pytest
 from hexad.cli import main as entry
 from hexad.recipe.methods import METHODS
 
-LACKING = {"impala", "areal", "sao", "compactionrl"}
+LACKING = {"compactionrl"}
 EXTRA = {"dr_grpo": ("action.length=64",)}
 
 
