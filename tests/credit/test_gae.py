@@ -355,6 +355,14 @@ def test_nothing_carries_a_gradient_and_inputs_stay():
     assert c.reward.tolist() == [0.0, 1.0]
 
 
+def test_float32_values_are_read_as_they_are():
+    c = ticking(["p00o"], "c", (1.0, 0))
+    value = torch.tensor([0.1, 0.2, NAN, 0.3])
+    single, double = (gae(c, v, gamma=0.9, policy=0.8, critic=0.8) for v in (value, value.double()))
+    assert torch.equal(single.advantage, double.advantage)
+    assert torch.equal(single.target, double.target)
+
+
 def test_what_is_read_must_be_there():
     with pytest.raises(ValueError, match=r"episodes \[1\] have no final state"):
         run(ticking(["p0o", "p0"], "cc"), [0.0] * 5)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hexad.credit import scan as module
-from hexad.credit.scan import scan
+from hexad.credit.scan import Steady, chunks, positions, scan
 
 
 def tensor(values):
@@ -19,6 +19,14 @@ def direct(x, a):
     for t in reversed(range(len(x))):
         behind = y[t] = float(x[t]) + float(a[t]) * behind
     return tensor(y)
+
+
+def steady(x, last, factor):
+    """The same by :class:`Steady`: ``a`` is the factor, and 0 where ``last``."""
+    y, sweep = torch.full_like(x, math.nan), Steady(factor)
+    for part in chunks(len(x)):
+        sweep(x[part], positions(last[part]), y[part])
+    return y
 
 
 def test_by_hand():
@@ -112,3 +120,81 @@ def test_shapes_and_types_are_checked():
 def test_equals_the_recurrence(rows):
     x, a = tensor([r[0] for r in rows]), tensor([r[1] for r in rows])
     assert torch.allclose(scan(x, a), direct(x, a), rtol=1e-12, atol=1e-8)
+
+
+# -- one factor ------------------------------------------------------------------------------------
+
+
+def test_steady_by_hand():
+    last = torch.tensor([False, False, True, False, True])
+    assert steady(tensor([1, 2, 4, 8, 16]), last, 0.5).tolist() == [3.0, 4.0, 4.0, 16.0, 16.0]
+    assert steady(tensor([1, 2, 4, 8, 16]), last, 0.0).tolist() == [1, 2, 4, 8, 16]
+    assert steady(tensor([1, 2, 4, 8, 16]), last, 1.0).tolist() == [7, 6, 4, 24, 16]
+    assert steady(tensor([3]), torch.tensor([False]), 0.5).tolist() == [3.0]
+    assert steady(tensor([]), torch.tensor([], dtype=torch.bool), 0.5).tolist() == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 127, 128, 129, 1000, 4097])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4096])
+@pytest.mark.parametrize("share", [0.0, 0.002, 0.05, 1.0])
+def test_steady_at_every_block_and_chunk_border(size, blocks, share, monkeypatch):
+    monkeypatch.setattr(module, "BLOCKS", blocks)
+    generator = torch.Generator().manual_seed(size)
+    x = torch.randn(size, generator=generator, dtype=torch.float64)
+    last = torch.rand(size, generator=generator) < share
+    for factor in (0.0, 0.9405, 0.9999, 1.0):
+        found = steady(x, last, factor)
+        assert found == pytest.approx(direct(x, factor * (~last).double()), abs=1e-11)
+
+
+@pytest.mark.parametrize("size", [192, 200])
+def test_a_row_may_end_anywhere_and_neighbours_do_not_show(size):
+    """An end at every position of a block: exactly what it is without what stands behind it."""
+    x = torch.randn(size, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    for end in range(63, 129):
+        last = torch.zeros(size, dtype=torch.bool)
+        last[end] = True
+        other = x.clone()
+        other[end + 1 :] = 1e300
+        found = steady(x, last, 0.99)
+        assert torch.equal(found[: end + 1], steady(other, last, 0.99)[: end + 1])
+        assert found == pytest.approx(direct(x, 0.99 * (~last).double()), abs=1e-12)
+
+
+def test_steady_over_more_than_one_real_chunk():
+    size = module.BLOCK * module.BLOCKS + 77
+    x, last = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.bool)
+    x[-1] = 1.0
+    assert steady(x, last, 1.0).tolist() == [1.0] * size
+    assert float(steady(x, last, 0.9999)[0]) == pytest.approx(0.9999 ** (size - 1), rel=1e-9)
+    last[5] = True
+    assert steady(x, last, 1.0).tolist() == [0.0] * 6 + [1.0] * (size - 6)
+
+
+@pytest.mark.parametrize("size", [3, 64, 500])
+def test_steady_writes_its_result_only(size):
+    x, last = torch.randn(size, dtype=torch.float64), torch.rand(size) < 0.1
+    kept = x.clone(), last.clone()
+    steady(x, last, 0.9)
+    assert torch.equal(x, kept[0])
+    assert torch.equal(last, kept[1])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 70, 100, 130, 199])
+def test_steady_refuses_what_is_not_finite(bad, place):
+    x, last = torch.ones(200, dtype=torch.float64), torch.zeros(200, dtype=torch.bool)
+    x[place] = bad
+    for ends in ([], [100], [99, 130, 199]):
+        last[ends] = True
+        with pytest.raises(ValueError, match="finite"):
+            steady(x, last, 0.9)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 100])
+def test_positions_are_where_it_is_true(size):
+    generator = torch.Generator().manual_seed(size)
+    for share in (0.0, 0.1, 0.7, 1.0):
+        rare = torch.rand(size + 3, generator=generator) < share
+        for part in (rare[3:], rare[1 : size + 1]):  # wherever it lies in memory
+            assert torch.equal(positions(part), part.nonzero().squeeze(1))

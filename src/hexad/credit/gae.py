@@ -7,12 +7,17 @@ whatever stands between two decisions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from hexad.credit.clock import Clock
-from hexad.credit.scan import Sweep, chunks, scan
-from hexad.credit.values import ALL, Estimate, at_decision, at_successor, carry, check_unit
+from hexad.credit.scan import Steady, Sweep, chunks, scan
+from hexad.credit.values import ALL, Estimate, at_decision, at_ends, carry, check_unit
+
+_Trace = Callable[[slice, Tensor, Tensor, Tensor], None]
+"""``(part, ends, x, y)``."""
 
 
 def gae(
@@ -30,18 +35,31 @@ def gae(
     """
     check_unit(gamma=gamma, policy=policy, critic=critic)
     same = not isinstance(policy, Tensor) and not isinstance(critic, Tensor) and policy == critic
+    parts = list(chunks(len(clock.reward)))
+    widest = len(clock.reward[parts[0]]) if parts else 0
     advantage, target = torch.empty_like(clock.reward), torch.empty_like(clock.reward)
-    actor, own = Sweep(), Sweep()
-    for part in chunks(len(advantage)):
-        now = at_decision(clock, value, part)
-        residual = _residual(clock, value, now, gamma, part)
-        actor(residual, carry(clock, gamma * policy, part), advantage[part])
+    space = torch.empty((2, widest), dtype=torch.float64)
+    actor, own = _sweep(clock, gamma * policy), _sweep(clock, gamma * critic)
+    for part in parts:
+        now = at_decision(clock, value, part, out=target[part])
+        residual, traced = space[:, : len(now)]
+        ends = _residual(clock, value, now, gamma, part, out=residual)
+        actor(part, ends, residual, advantage[part])
         if same:
-            torch.add(advantage[part], now, out=target[part])
+            now.add_(advantage[part])
         else:
-            own(residual, carry(clock, gamma * critic, part), target[part])
-            target[part].add_(now)
+            own(part, ends, residual, traced)
+            now.add_(traced)
     return Estimate(advantage, target)
+
+
+def _sweep(clock: Clock, factor: float | Tensor) -> _Trace:
+    """A call writes the trace ``y`` of a part's residuals ``x``; parts come last to first."""
+    if isinstance(factor, Tensor) and factor.ndim:
+        varied = Sweep()
+        return lambda part, ends, x, y: varied(x, carry(clock, factor, part), y)
+    steady = Steady(float(factor))
+    return lambda part, ends, x, y: steady(x, ends, y)
 
 
 def adaptive(clock: Clock, *, alpha: float) -> Tensor:
@@ -67,7 +85,9 @@ def n_step(clock: Clock, value: Tensor, *, gamma: float, n: int) -> Tensor:
     if n < 1:
         raise ValueError("n must be at least 1")
     now = at_decision(clock, value)
-    whole = scan(_residual(clock, value, now, gamma), carry(clock, gamma))
+    residual = torch.empty_like(now)
+    _residual(clock, value, now, gamma, out=residual)
+    whole = scan(residual, carry(clock, gamma))
     behind = torch.zeros_like(whole)
     if n < len(whole):
         inside = clock.episode[n:] == clock.episode[:-n]
@@ -75,6 +95,13 @@ def n_step(clock: Clock, value: Tensor, *, gamma: float, n: int) -> Tensor:
     return now + whole - gamma**n * behind
 
 
-def _residual(clock: Clock, value: Tensor, now: Tensor, gamma: float, part: slice = ALL) -> Tensor:
-    after = at_successor(clock, value, now, part)
-    return torch.add(clock.reward[part], after, alpha=gamma).sub_(now)
+def _residual(
+    clock: Clock, value: Tensor, now: Tensor, gamma: float, part: slice = ALL, *, out: Tensor
+) -> Tensor:
+    """Write delta [m] of a part into ``out``; returns where its episodes end, int64 [k]."""
+    reward = clock.reward[part]
+    at, after = at_ends(clock, value, part)
+    torch.sub(reward, now, out=out)
+    out[:-1].add_(now[1:], alpha=gamma)
+    out[at] = reward[at] + gamma * after - now[at]
+    return at[clock.last[part][at]]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hexad.credit.clock import TERMINAL, Clock
+from hexad.credit.scan import positions
 
 ALL = slice(None)
 
@@ -20,36 +21,46 @@ class Estimate:
     target: Tensor
 
 
-def at_decision(clock: Clock, value: Tensor, part: slice = ALL) -> Tensor:
+def at_decision(
+    clock: Clock, value: Tensor, part: slice = ALL, *, out: Tensor | None = None
+) -> Tensor:
     """float64 [M]: V(s). ``value`` float [T], read at decisions only; detached.
 
-    ``part`` of the steps only, where given. Raises ``ValueError`` when a value that is read is not
-    finite, or ``value`` is not [T].
+    ``part`` of the steps only, where given; ``out`` receives the result. Raises ``ValueError`` when
+    a value that is read is not finite, or ``value`` is not [T].
     """
-    return _finite(read(clock, value, clock.decision[part]))
+    return _finite(read(clock, value, clock.decision[part], out=out))
 
 
-def at_successor(clock: Clock, value: Tensor, now: Tensor, part: slice = ALL) -> Tensor:
+def at_successor(clock: Clock, value: Tensor, now: Tensor) -> Tensor:
     """float64 [M]: V(s'); 0 behind a termination, V of the stored final state behind a truncation.
 
-    ``now`` is V(s) of the same steps: inside an episode a step's successor is the next one's
-    decision. Raises ``ValueError`` as :func:`at_decision`, and when a final state is missing: such
-    episodes are refused by every estimator that bootstraps (drop ``clock.missing`` with
-    ``clock.keep``).
+    ``now`` is V(s): inside an episode a step's successor is the next one's decision. Raises
+    ``ValueError`` as :func:`at_ends`.
     """
-    if clock.missing.any():
-        which = clock.missing.nonzero().squeeze(1).tolist()
-        raise ValueError(f"episodes {which} have no final state to bootstrap from")
-    ends = clock.last[part].clone()
-    ends[-1:] = True  # the part may end inside an episode
-    at = ends.nonzero().squeeze(1)
-    successor = clock.successor[part][at]
-    found = read(clock, value, successor.clamp_min(0)).masked_fill_(successor == TERMINAL, 0.0)
-    _finite(found)
+    at, found = at_ends(clock, value)
     after = torch.empty_like(now)
     after[:-1] = now[1:]
     after[at] = found
     return after
+
+
+def at_ends(clock: Clock, value: Tensor, part: slice = ALL) -> tuple[Tensor, Tensor]:
+    """The steps after which no next one of the ``part`` follows, int64 [k], and V(s') there, [k].
+
+    Raises ``ValueError`` as :func:`at_decision`, and when a final state is missing: such episodes
+    are refused by every estimator that bootstraps (drop ``clock.missing`` with ``clock.keep``).
+    """
+    if clock.missing.any():
+        which = clock.missing.nonzero().squeeze(1).tolist()
+        raise ValueError(f"episodes {which} have no final state to bootstrap from")
+    last = clock.last[part]
+    at = positions(last)
+    if len(last) and not last[-1]:  # the part ends inside an episode
+        at = torch.cat((at, at.new_tensor([len(last) - 1])))
+    successor = clock.successor[part][at]
+    found = read(clock, value, successor.clamp_min(0)).masked_fill_(successor == TERMINAL, 0.0)
+    return at, _finite(found)
 
 
 def carry(clock: Clock, factor: float | Tensor, part: slice = ALL) -> Tensor:
@@ -71,11 +82,15 @@ def check_unit(**numbers: float | Tensor) -> None:
             raise ValueError(f"{name} must lie in [0, 1]")
 
 
-def read(clock: Clock, value: Tensor, places: Tensor) -> Tensor:
-    """float64: a fresh tensor of the values at ``places`` (tokens), whatever they are."""
+def read(clock: Clock, value: Tensor, places: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """float64: the values at ``places`` (tokens), whatever they are; fresh, or in ``out``."""
     if value.shape != clock.step.shape or not value.is_floating_point():
         raise ValueError(f"value must be float {tuple(clock.step.shape)}: one number a token")
-    return value.detach().index_select(0, places).to(torch.float64)
+    if out is None:
+        return value.detach().index_select(0, places).to(torch.float64)
+    if value.dtype == out.dtype:
+        return torch.index_select(value.detach(), 0, places, out=out)
+    return out.copy_(value.detach().index_select(0, places))
 
 
 def _finite(values: Tensor) -> Tensor:
