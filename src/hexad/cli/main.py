@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 
 from hexad.cli.ranks import first
-from hexad.cli.report import INTERRUPTED, USERS, conclude
+from hexad.cli.report import INTERRUPTED, OURS, USERS, conclude
 from hexad.contract.faults import UserError
 
 app = typer.Typer(
@@ -105,6 +106,57 @@ def evaluate(
         return command(run, split, tasks, _console(as_json))
 
     return conclude(action, as_json=as_json, crash_folder=lambda: run)
+
+
+@app.command()
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Stored episodes to play again.")] = 32,
+    as_json: Json = False,
+) -> int:
+    """Play stored episodes again; exit code 1 where one comes out otherwise."""
+    from hexad.cli.verify import verify as command
+
+    return _unless(lambda: command(run, episodes, _console(as_json)), "reproduced", as_json, run)
+
+
+@app.command()
+def rescore(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    verifier: Annotated[str | None, typer.Option(help="Another verifier than the run's.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Judge stored episodes again by the present verifier; the old verdicts stay."""
+    from hexad.cli.verify import rejudge as command
+
+    def action() -> dict[str, Any]:
+        return command(run, verifier, _console(as_json))
+
+    return conclude(action, as_json=as_json, crash_folder=lambda: run)
+
+
+@app.command()
+def gate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    file: Annotated[Path, typer.Argument(help="What is asked, a YAML file.")],
+    as_json: Json = False,
+) -> int:
+    """Hold a run's newest checkpoint to a gate; exit code 1 where it does not pass."""
+    from hexad.cli.gate import gate as command
+
+    return _unless(lambda: command(run, file, _console(as_json)), "passed", as_json, run)
+
+
+def _unless(action: Callable[[], dict[str, Any]], key: str, as_json: bool, run: Path) -> int:
+    """The exit code of ``action``: 1 also where its document says that ``key`` is false."""
+    documents: list[dict[str, Any]] = []
+
+    def kept() -> dict[str, Any]:
+        documents.append(action())
+        return documents[0]
+
+    code = conclude(kept, as_json=as_json, crash_folder=lambda: run)
+    return OURS if documents and not documents[0][key] else code
 
 
 @app.command()

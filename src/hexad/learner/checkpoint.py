@@ -123,6 +123,18 @@ def newest(run_dir: Path) -> Checkpoint | None:
     return found
 
 
+def kept(run_dir: Path) -> dict[int, Path]:
+    """Step -> policy folder of every whole checkpoint."""
+    found = {}
+    for path in _finished(run_dir / "checkpoints"):
+        try:
+            manifest.verify(path)
+        except ValueError:
+            continue
+        found[int(path.name.removeprefix(_STEP))] = path / "policy"
+    return found
+
+
 def scan(run_dir: Path) -> tuple[Checkpoint | None, tuple[Skipped, ...]]:
     """The newest whole checkpoint, and everything newer or unfinished that is not whole."""
     folder = run_dir / "checkpoints"

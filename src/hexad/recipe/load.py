@@ -61,6 +61,12 @@ def build(document: Document, overrides: list[str] | None = None) -> Recipe | St
     return recipe
 
 
+def read_as(kind: type[Model], path: str | Path) -> Model:
+    """The file ``path`` as ``kind``, as strictly as a recipe. Raises ``UserError``."""
+    document = read(Path(path))
+    return typed(kind, document.tree, document)
+
+
 def resolve(document: Document) -> Recipe:
     """Presets merged, then types, then rules across axes."""
     name = document.tree.get("method", Recipe.model_fields["method"].default)

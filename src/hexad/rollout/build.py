@@ -109,12 +109,17 @@ def independent(world: World, recipe: Recipe, held: ExitStack) -> World:
     return replace(world, feedback=_evaluation(recipe, world.family, held))
 
 
+def family_of(recipe: Recipe, held: ExitStack) -> TaskFamily:
+    """The recipe's family, undisturbed; ``held`` gets what must be released."""
+    return held.enter_context(opened(_origin(recipe).make()))
+
+
 def judges(recipe: Recipe, held: ExitStack) -> dict[str, Feedback]:
     """The feedback of ``training`` (where a verifier gives it) and of ``evaluation``.
 
     ``held`` gets what must be released.
     """
-    tasks = held.enter_context(opened(_origin(recipe).make()))
+    tasks = family_of(recipe, held)
     found = {"evaluation": _evaluation(recipe, tasks, held)}
     if recipe.feedback.source == "verifier":
         return {"training": _training(recipe, tasks, held)} | found

@@ -1,0 +1,67 @@
+"""``hexad verify`` and ``hexad rescore``: stored episodes, played and judged again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hexad.contract.faults import UserError
+from hexad.evidence.archive import opened
+from hexad.evidence.folder import Part, parts
+from hexad.evidence.reproduce import reproduce
+from hexad.evidence.rescore import rescore
+
+Row = dict[str, Any]
+
+
+def verify(run_dir: Path, episodes: int, console: Console) -> Row:
+    """Play a sample of the last sampling stage again; ``reproduced`` is false where any differs."""
+    with console.status("playing stored episodes again"), opened(_sampled(run_dir)) as archive:
+        found = reproduce(archive, episodes)
+    logprob, verifier = found["logprob"], found["verifier"]
+    table = Table(title=f"{found['stage']}: {found['episodes']} episodes", title_justify="left")
+    table.add_column("")
+    table.add_column("", justify="right")
+    largest = "none checked" if logprob["largest"] is None else f"{logprob['largest']:.2g}"
+    table.add_row("largest difference of a log-prob", f"{largest}, bound {logprob['bound']:g}")
+    table.add_row("episodes with log-probs of a kept checkpoint", str(logprob["episodes"]))
+    table.add_row("tools executed again", "yes" if found["executed"] else "no: not undone")
+    table.add_row("the verifier's digest", "the same" if verifier["same"] else "another one")
+    table.add_row("episodes that differ", str(len(found["differs"])))
+    console.print(table)
+    for row in found["differs"]:
+        console.print(f"{row['episode_id']}: {'; '.join(row['differs'])}", highlight=False)
+    return {"run": str(run_dir), **found, "reproduced": not found["differs"]}
+
+
+def rejudge(run_dir: Path, verifier: str | None, console: Console) -> Row:
+    """Judge the stored episodes of the last sampling stage by ``verifier`` or the recipe's own."""
+    part = _sampled(run_dir)
+    with console.status("judging stored episodes again"), opened(part, verifier) as archive:
+        found = rescore(archive)
+    table = Table(title=f"{found['stage']}: {found['episodes']} episodes", title_justify="left")
+    for column in ("verdict before", "verdict now", "episodes"):
+        table.add_column(column, justify="right" if column == "episodes" else "left")
+    for row in found["changes"]:
+        table.add_row(row["before"], row["now"], str(row["episodes"]))
+    console.print(table)
+    if found["agreement"] is not None:
+        share = f"{found['agreement']:.1%} of {found['compared']} scored both times"
+        console.print(f"agreement: {share}", highlight=False)
+    before = ", ".join(digest[:12] for digest in found["digests"]["before"])
+    now = found["digests"]["now"][:12]
+    console.print(f"digest before: {before}; now: {now}", highlight=False)
+    console.print(f"written to {found['written']}", highlight=False)
+    return {"run": str(run_dir), **found}
+
+
+def _sampled(run_dir: Path) -> Part:
+    """The last stage that stored episodes."""
+    stored = [part for part in parts(run_dir) if (part.folder / "episodes").is_dir()]
+    if not stored:
+        fix = "give a run whose recipe samples (data.regime: online)"
+        raise UserError("this run stored no episodes", where=str(run_dir), fix=fix)
+    return stored[-1]

@@ -1,0 +1,33 @@
+"""A deployment gate: what a policy must have shown before it is let out."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hexad.recipe.axis import Axis
+
+
+class CostLimits(Axis):
+    """Highest 95th percentile of an episode's costs; ``null`` asks nothing."""
+
+    turns: float | None = Field(default=None, ge=0)
+    """Assistant turns."""
+    sampled_tokens: float | None = Field(default=None, ge=0)
+    """Tokens that the policy sampled."""
+    tool_calls: float | None = Field(default=None, ge=0)
+    """Calls that were executed."""
+
+
+class GateFile(Axis):
+    """The measurements are made on the recipe's ``gate`` tasks, by its evaluation verifier."""
+
+    success: float | None = Field(default=None, ge=0, le=1)
+    """Least lower bound of the success rate (95 % Wilson interval); not the rate itself."""
+    invalid: int | None = Field(default=None, ge=0)
+    """Most episodes with an invalid answer or an action that ended them as illegal."""
+    unscored: int | None = Field(default=0, ge=0)
+    """Most episodes without a score: what nobody judged proves nothing."""
+    p95: CostLimits = CostLimits()
+    """Costs."""
+    tasks: int | None = Field(default=None, ge=1)
+    """Number of gate tasks; ``null`` takes the recipe's count."""

@@ -1,0 +1,136 @@
+"""``hexad verify``, ``rescore`` and ``gate`` on a real, tiny run."""
+
+import contextlib
+import io
+import json
+
+import pytest
+
+from hexad.cli import main as entry
+from hexad.cli.gate import held
+from hexad.contract.store import Store
+from hexad.recipe.gate import GateFile
+
+RECIPE = """
+method: grpo
+task: {limits: {turns: 2, turn_tokens: 8, context_tokens: 160}}
+data: {groups: 2, group_size: 2}
+budget: {episodes: 12}
+update: {minibatches: 1}
+run: {evaluation: {every: null, final: none}, checkpoints: {every: 1}}
+system: {engine_rows: 16, threads: 1}
+"""
+
+
+def hexad(*words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with pytest.raises(SystemExit) as caught:
+            entry.main([*(str(word) for word in words), "--json"])
+    return caught.value.code, json.loads(out.getvalue().splitlines()[-1]), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "r.yaml").write_text(RECIPE)
+    code, _, err = hexad("train", folder / "r.yaml", "--run", folder / "run")
+    assert code == 0, err
+    return folder / "run"
+
+
+@pytest.fixture
+def tampered(run, tmp_path):
+    """Copy the run with its last step's episodes changed by a function."""
+    import shutil
+
+    def change(edit):
+        shutil.copytree(run, tmp_path / "run")
+        store = Store(tmp_path / "run" / "episodes")
+        last = store.last_step
+        episodes = [edit(episode) for episode in store.read([last])]
+        store.truncate(last - 1)
+        store.append(last, episodes)
+        return tmp_path / "run"
+
+    return change
+
+
+def test_an_honest_run_reproduces_to_the_bound(run):
+    code, found, err = hexad("verify", run, "--episodes", 6)
+    assert (code, found["reproduced"], found["episodes"]) == (0, True, 4), (found, err)
+    assert found["logprob"]["episodes"] == 4 and 0 <= found["logprob"]["largest"] <= 5e-6
+    assert found["executed"] and found["verifier"]["same"]
+
+
+def test_what_was_tampered_with_is_named(tampered):
+    from dataclasses import replace
+
+    from hexad.contract.ending import Ending, EndingKind
+    from hexad.contract.reward import Reward
+    from hexad.contract.verdict import Verdict, VerdictStatus
+
+    def lie(episode):
+        if episode.member == 0:
+            return replace(
+                episode,
+                verdict=Verdict(VerdictStatus.CORRECT, 1.0),
+                rewards=(Reward("task", 1.0),),
+                ending=Ending.of(EndingKind.BUDGET_TERMINAL),
+            )
+        (segment,) = episode.segments
+        moved = segment.logprob.copy()
+        moved[segment.action] += 1e-4
+        return replace(episode, segments=(replace(segment, logprob=moved),))
+
+    code, found, _ = hexad("verify", tampered(lie), "--episodes", 64)
+    assert code == 1 and not found["reproduced"]
+    said = [text for row in found["differs"] for text in row["differs"]]
+    assert any("the verdict was correct" in text for text in said)
+    assert any("it ended as budget_terminal" in text for text in said)
+    assert any("a log-prob differs by 0.0001" in text for text in said)
+
+
+def test_rescoring_shows_what_changes_and_overwrites_nothing(run):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    code, same, err = hexad("rescore", run)
+    assert code == 0, err
+    assert same["agreement"] in (1.0, None) and same["episodes"] == 12
+    assert all(row["before"] == row["now"] for row in same["changes"])
+    assert list(same["digests"]["before"]) == [same["digests"]["now"]]
+    code, other, _ = hexad("rescore", run, "--verifier", "left_to_right")
+    assert code == 0 and other["digests"]["now"] != same["digests"]["now"]
+    _, again, _ = hexad("rescore", run)
+    assert again["written"] != same["written"]
+    rows = [json.loads(line) for line in open(same["written"])]
+    assert len(rows) == 12 and {"episode_id", "before", "now", "score"} <= set(rows[0])
+    assert all(path.read_bytes() == bytes_ for path, bytes_ in before.items())
+
+
+def test_a_gate_answers_with_its_exit_code(run, tmp_path):
+    file = tmp_path / "gate.yaml"
+    file.write_text("tasks: 4\nunscored: 0\np95: {turns: 9}\n")
+    code, found, err = hexad("gate", run, file)
+    assert (code, found["passed"]) == (0, True), err
+    file.write_text("tasks: 4\nsuccess: 0.9\n")
+    code, found, _ = hexad("gate", run, file)
+    assert (code, found["passed"]) == (1, False)
+    assert found["demands"][0]["measured"] < 0.9 and not found["demands"][0]["met"]
+    for text, said in (("tasks: 4\n", "asks nothing"), ("succes: 0.5\n", "did you mean success")):
+        file.write_text(text)
+        code, found, _ = hexad("gate", run, file)
+        assert code == 2 and said in str(found["error"]), found
+
+
+def test_demands_are_of_the_lower_bound_and_what_was_not_measured_is_not_met():
+    row = {"success": 0.95, "low": 0.89, "verdicts": {"invalid": 1}, "endings": {}, "unscored": 2}
+    row["endings"] = {"invalid_action": 1}
+    asked = GateFile(success=0.9, invalid=2, unscored=1, p95={"tool_calls": 3})
+    met = {demand["demand"]: demand["met"] for demand in held(asked, row)}
+    assert met == {
+        "success, lower bound": False,
+        "invalid": True,
+        "unscored": False,
+        "tool_calls, p95": False,
+    }
+    assert held(GateFile(success=0.89, unscored=2), row)[0]["met"]
