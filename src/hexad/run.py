@@ -36,12 +36,13 @@ from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
 from hexad.rollout.build import Lineage, independent, policy_of, world_of
 from hexad.rollout.world import World
-from hexad.schedule.asynchronous import AsynchronousSource, Supply
+from hexad.schedule.asynchronous import AsynchronousSource, Supply, kept
 from hexad.schedule.backend import Backend
 from hexad.schedule.processes import Processes
 from hexad.schedule.source import Source
 from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource
 from hexad.schedule.synchronous import SynchronousSource
+from hexad.schedule.wal import Wal
 
 Interrupted = Callable[[], bool]
 
@@ -308,14 +309,24 @@ def _resume(loop: Loop, watcher: Watcher) -> None:
     if parts_.store is None or mark is None:
         checkpoint.resume(found, parts_.registry, logs)
         return
-    with losses.booked(parts_.run_dir, parts_.store, mark.last_step):
+    names, more = _unsaved(found, parts_)
+    with losses.booked(parts_.run_dir, parts_.store, mark.last_step, names, more):
         rewound = checkpoint.resume(found, parts_.registry, logs)
     for path in rewound.torn:
         watcher.note(f"episodes that could not be read were set aside: {path}")
     # What the checkpoint's own ledger knows of was booked before it was written.
     lost = losses.total(parts_.run_dir) - losses.Loss(**parts_.ledger.killed)
-    if lost.episodes > 0:
+    if lost != losses.NOTHING:
         loop.emit(WorkLost(parts_.learner.version, lost.episodes, lost.sampled_tokens))
+
+
+def _unsaved(found: checkpoint.Checkpoint, parts_: Parts) -> tuple[dict[str, int], losses.Loss]:
+    """Tokens by episode in a checkpoint's queue, and what workers sampled that no batch took."""
+    if parts_.recipe.timing.mode != "asynchronous" or parts_.store is None:
+        return {}, losses.NOTHING
+    names = kept(parts_.registry.read(found.path / "state", "source"))
+    stored = losses.names(parts_.store)
+    return names, losses.Loss(*Wal(parts_.run_dir / "wal").beyond(names, stored))
 
 
 def _tell_damage(found: checkpoint.Checkpoint, watcher: Watcher) -> None:

@@ -60,6 +60,15 @@ def test_a_kill_inside_a_rewind_books_nothing_twice(store, tmp_path, kept):
     assert losses.total(tmp_path) == expected + Loss(1, episode().costs.sampled_tokens)
 
 
+def test_what_a_checkpoint_keeps_outside_the_store_is_not_lost(store, tmp_path):
+    kept = {"2-0": 5, "3-1": 10**9}  # the first was under way, the second waited in the queue
+    expected = Loss(2, (12 - 5) + (12 + 100) + 13)
+    assert losses.beyond(store, 1, kept) == expected
+    with losses.booked(tmp_path, store, 1, kept, Loss(0, 4)):
+        store.truncate(1)
+    assert losses.total(tmp_path) == expected + Loss(0, 4)
+
+
 def test_steps_inside_a_merged_part_are_told_apart(store):
     store.compact()
     assert len(store.parts()) == 1 and losses.beyond(store, 2) == Loss(2, 126)

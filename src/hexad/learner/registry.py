@@ -59,6 +59,10 @@ class Registry:
             if tensors:
                 save_file(tensors, folder / f"{name}.safetensors")
 
+    def read(self, folder: Path, name: str) -> dict[str, Any]:
+        """The state of part ``name`` in ``folder``; nothing is restored."""
+        return _read(folder, name)
+
     def load(self, folder: Path) -> None:
         """Restore every part from ``folder``.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ from hexad.contract.events import (
     Stalled,
     TasksDrawn,
     WorkersSeen,
-    WorkLost,
     ignore,
 )
 from hexad.contract.faults import ContractViolation, UserError
@@ -111,6 +112,8 @@ class AsynchronousSource:
         """Members of groups that left as a whole: episode, reason, age."""
         self._news: list[Episode] = []
         self._recent: deque[Episode] = deque(maxlen=self._governor.batch)
+        self._settled: set[str] = set()
+        """Episodes whose logs go once the store, and any checkpoint, is on disk."""
         self._cursor, self._loaded, self._started = 0, -1, False
         self._heard = time.monotonic()
 
@@ -122,6 +125,9 @@ class AsynchronousSource:
         """
         if self._loaded != version:
             raise ContractViolation(f"version {version} was not published: {self._loaded} is")
+        for name in self._settled:
+            self._wal.remove(name)
+        self._settled.clear()
         batch, self._heard = _Batch(), time.monotonic()
         draw = partial(self._draw, batch, version)
         self._start()
@@ -153,8 +159,9 @@ class AsynchronousSource:
         if self._started:
             self._hear(0.0)
         flights = list(self._flights.values())
-        logs = [f.log if not f.sent else self._wal.read(f.order.episode_id) for f in flights]
-        self._wal.keep({flight.order.episode_id for flight in flights})
+        logs = [self._log(flight) for flight in flights]
+        waiting = [e.episode_id for group in self._groups.all for e in group.members]
+        self._settled.update(waiting, (e.episode_id for e, _, _ in self._dropped))
         return {
             "cursor": self._cursor,
             "again": [list(pair) for pair in self._again],
@@ -163,6 +170,7 @@ class AsynchronousSource:
             "flights": [[f.order.model_dump(mode="json"), f.lost] for f in flights],
             "logs": b"".join(logs),
             "log_lengths": [len(log) for log in logs],
+            "settled": sorted(self._settled),
             "unannounced": [episode.episode_id for episode in self._news],
             "dropped": [[reason, age] for _, reason, age in self._dropped],
             "dropped_episodes": to_ipc([episode for episode, _, _ in self._dropped]),
@@ -171,19 +179,19 @@ class AsynchronousSource:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue where ``state`` was taken; tokens that were sampled later are counted as lost.
+        """Continue where ``state`` was taken; :func:`kept` tells what remains.
 
         Episodes under way go on from their logs.
         """
         self._cursor, self._again = int(state["cursor"]), deque(map(tuple, state["again"]))
         self._governor.restore(state["governor"])
         self._groups.restore(state["groups"], time.monotonic())
-        edge, self._flights = 0, {}
-        for (order, lost), length in zip(state["flights"], state["log_lengths"], strict=True):
-            log = bytes(state["logs"][edge : edge + length])
-            edge += length
-            play = Play.model_validate(order, strict=False)
-            self._flights[play.episode_id] = Flight(play, log, lost)
+        self._flights = {
+            name: Flight(Play.model_validate(order, strict=False), log, lost)
+            for (name, log), (order, lost) in zip(
+                _logs(state).items(), state["flights"], strict=True
+            )
+        }
         known = {e.episode_id: e for group in self._groups.all for e in group.members}
         self._news = [known[name] for name in state["unannounced"]]
         episodes = from_ipc(state["dropped_episodes"])
@@ -192,11 +200,6 @@ class AsynchronousSource:
         self._crew.restarts = int(state["restarts"])
         if self._refill is not None:
             self._refill.restore(state["refill"])
-        kept = {name: EpisodeLog.read(f.log).sampled_tokens for name, f in self._flights.items()}
-        files = self._wal.tokens()
-        lost = sum(max(0, tokens - kept.get(name, 0)) for name, tokens in files.items())
-        if lost:
-            self._sink(WorkLost(self._loaded, len(files), lost))
         self._wal.keep(set())
 
     def close(self) -> None:
@@ -275,8 +278,7 @@ class AsynchronousSource:
         present = {episode.episode_id for episode in harvest.episodes}
         left = (e for e, _ in dropped if e.episode_id not in present)
         decided = (*harvest.episodes, *left)
-        for episode in decided:
-            self._wal.remove(episode.episode_id)
+        self._settled.update(episode.episode_id for episode in decided)
         self._dispatch()
         return replace(harvest, dropped=dropped, sampled=decided, ages=ages)
 
@@ -330,6 +332,7 @@ class AsynchronousSource:
         del self._flights[news.episode_id]
         self._governor.lose()
         self._groups.lose(order.group_id)
+        self._settled.add(news.episode_id)
         self._sink(EpisodeLost(self._loaded, news.episode_id, news.lost, news.reason))
 
     def _flight(self, episode_id: str) -> Flight:
@@ -341,10 +344,16 @@ class AsynchronousSource:
         """Let others go on with what a dead worker played, from its logs."""
         for name in gone.episodes:
             flight = self._flight(name)
-            flight.log, flight.sent = self._wal.read(name), False
+            flight.log, flight.sent = self._log(flight), False
             self._send(flight)
         text = f"worker {gone.slot} is gone ({gone.why}); {len(gone.episodes)} episodes go on"
         self._sink(Stalled(self._loaded, text))
+
+    def _log(self, flight: Flight) -> bytes:
+        """What is recorded of an episode: by its worker, or only what that was handed to begin."""
+        if not flight.sent:
+            return flight.log
+        return max(self._wal.read(flight.order.episode_id), flight.log, key=len)
 
     def _announce(self, version: int) -> None:
         """Tell the books of what arrived. Raises ``FaultRateExceeded`` beyond the limits."""
@@ -457,3 +466,20 @@ def weightless(episode: Episode) -> Episode:
     """``episode`` with every token out of the loss; its reward stays."""
     segments = tuple(replace(segment, weight=segment.weight * 0.0) for segment in episode.segments)
     return replace(episode, segments=segments)
+
+
+def kept(state: Mapping[str, Any]) -> dict[str, int]:
+    """Tokens by episode that a resume from ``state`` need not sample again.
+
+    Of finished episodes these are all, however many.
+    """
+    flying = {name: EpisodeLog.read(log).sampled_tokens for name, log in _logs(state).items()}
+    return flying | dict.fromkeys(state["settled"], sys.maxsize)
+
+
+def _logs(state: Mapping[str, Any]) -> dict[str, bytes]:
+    """The logs of the episodes under way, by name, in order."""
+    edges = [0, *accumulate(state["log_lengths"])]
+    names = [order["episode_id"] for order, _ in state["flights"]]
+    spans = zip(names, pairwise(edges), strict=True)
+    return {name: bytes(state["logs"][start:end]) for name, (start, end) in spans}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from hexad.rollout.log import EpisodeLog
@@ -33,6 +34,17 @@ class Wal:
         return {
             p.name[: -len(SUFFIX)]: EpisodeLog.read(p.read_bytes()).sampled_tokens for p in files
         }
+
+    def beyond(self, kept: Mapping[str, int], stored: Container[str]) -> tuple[int, int]:
+        """Whole episodes and sampled tokens on disk that a resume would throw away.
+
+        ``kept`` has the tokens by episode that a checkpoint holds, ``stored`` the episodes that are
+        counted in the store. What was sampled of a kept episode afterwards is lost, the episode is
+        not.
+        """
+        found = {name: n for name, n in self.tokens().items() if name not in stored}
+        tokens = sum(max(0, count - kept.get(name, 0)) for name, count in found.items())
+        return len(found.keys() - kept.keys()), tokens
 
     def remove(self, episode_id: str) -> None:
         """Forget the log of an episode that was decided."""
