@@ -37,7 +37,7 @@ CELLS = {
 """Name -> ``task.latency``: seconds a step of the environment."""
 FULL = ("constant .2", "pareto .1")
 LAGS = (1, 4)
-WARM, BATCHES, GROUPS, SIZE = 4, 16, 16, 8
+WARM, BATCHES, GROUPS, SIZE = 4, 12, 16, 8
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ def short(options: argparse.Namespace) -> None:
         "| share of floor | learner | workers | lag mean, max |\n"
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
-    for cell, latency in CELLS.items():
+    for cell in options.cells:
+        latency = CELLS[cell]
         common = (
             f"policy.model={options.model}",
             f"task.latency={latency}",
@@ -178,6 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--model", default="runs/calculator-sft")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--cells", nargs="+", default=list(CELLS), choices=CELLS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--full", type=int, nargs="+", default=[])
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "asynchrony")
