@@ -17,7 +17,7 @@ from hexad.contract.events import Event, Sink, WorkLost, ignore
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
-from hexad.evidence import journal, losses, verifiers
+from hexad.evidence import journal, losses, qualify, verifiers
 from hexad.evidence.evaluate import Question
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
@@ -34,7 +34,7 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import write
 from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
-from hexad.rollout.build import Lineage, independent, policy_of, world_of
+from hexad.rollout.build import Lineage, independent, judges, policy_of, world_of
 from hexad.rollout.world import World
 from hexad.schedule.asynchronous import AsynchronousSource, Supply, kept
 from hexad.schedule.backend import Backend
@@ -248,6 +248,11 @@ def _train_one(recipe: Recipe, folder: Path, order: Order, gate: Gate | None = N
     """Run one recipe, past its gate if it has one, and return the reason why it ended."""
     begun = order.resume and (folder / "checkpoints").is_dir()
     asked = order.interrupted
+    if recipe.feedback.qualify is not None:
+        with ExitStack() as held:
+            made = judges(recipe, held)
+            if "training" in made:
+                qualify.require(recipe, folder, made["training"].digest)
     with compose(recipe, folder, order.watcher, order.ranks, interrupted=asked) as loop:
         order.watcher.stage(recipe.name, recipe, loop.parts.ledger)
         if begun:

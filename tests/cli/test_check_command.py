@@ -48,6 +48,12 @@ def test_a_small_batch_is_measured_and_forecast_and_only_the_profile_is_written(
     measured, here = found["measured"], found["here"]
     judges = {purpose: row["card"]["name"] for purpose, row in found["verifiers"].items()}
     assert judges == {"training": "answer", "evaluation": "left_to_right"}
+    qualified = found["qualification"]
+    assert qualified["cases"] == dict.fromkeys(
+        ("demonstration", "other", "both", "wrapped"), 32
+    ) | {"policy": 12}
+    assert qualified["agreement"]["share"] == 1.0 and qualified["undetermined"] == 0
+    assert qualified["repeats"] == {"episodes": 8, "differ": 0}
     assert (measured["groups"], measured["episodes"], measured["faulted"]) == (4, 12, 0)
     assert measured["learner_seconds"] > 0 and measured["step_seconds"] >= 0
     assert measured["signal"] == 0.0 and sum(measured["groups_by_verdict"].values()) == 4

@@ -11,7 +11,7 @@ from hexad.contract.messages import AssistantTurn, Message, Role, ToolCall
 from hexad.contract.task import Split, Task
 from hexad.environments.registry import family
 from hexad.environments.replay import replay
-from hexad.feedback.registry import BOUNDED, VERIFIERS, build
+from hexad.feedback.registry import VERIFIERS, build
 
 CALCULATOR = family("calculator")
 ENDED = episode(ending=Ending.of(EndingKind.TERMINAL), verdict=None, rewards=(), states=())
@@ -140,6 +140,7 @@ OTHER = "CREATE TABLE t(a INTEGER, b TEXT); INSERT INTO t VALUES (5,'z');"
         ("SELECT nothing FROM t", "invalid 0"),
         ("", "invalid 0"),
         ("DELETE FROM t", "invalid 0"),
+        ("DELETE FROM t RETURNING b", "invalid 0"),  # it returns the right rows
         ("SELECT 1; DROP TABLE t", "invalid 0"),
         ("ATTACH DATABASE '/tmp/x.db' AS x", "invalid 0"),
         ("PRAGMA writable_schema=ON", "invalid 0"),
@@ -159,7 +160,7 @@ def test_sql_order_counts_where_the_task_says_so():
         said("sql", "SELECT 1", setup=SETUP, answer="SELECT missing FROM t")
 
 
-@pytest.mark.parametrize("name", sorted(set(VERIFIERS) - BOUNDED - {"end_state", "python"}))
+@pytest.mark.parametrize("name", ["exact", "json", "math", "numeric", "sql"])
 def test_a_cut_or_unfinished_episode_gave_no_answer(name):
     data = {"answer": "1", "schema": {}, "setup": "CREATE TABLE t(a)"}
     if name == "sql":

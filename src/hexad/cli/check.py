@@ -158,6 +158,11 @@ def _verifiers(measured: Measured, order: Order) -> dict[str, Any]:
     return check_verifier.cards(measured.recipe)
 
 
+def _qualification(measured: Measured, order: Order) -> dict[str, Any]:
+    """Whether the training verifier deserves belief, on the batch and on demonstrations."""
+    return check_verifier.qualified(measured)
+
+
 def _lags(recipe: Recipe) -> list[int]:
     return sorted({*LAGS, *([recipe.timing.max_lag] if recipe.timing.max_lag else [])})
 
@@ -182,6 +187,7 @@ def _row(
 SECTIONS = (
     Section("episode", _episode, annotate.table),
     Section("verifiers", _verifiers, check_verifier.table),
+    Section("qualification", _qualification, check_verifier.qualification),
     Section("measured", _batch, tables.batch),
     Section("here", _here, tables.here),
     Section("cluster", _cluster, tables.cluster),

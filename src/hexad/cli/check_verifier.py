@@ -8,9 +8,12 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from hexad.evidence import verifiers
+from hexad.contract.task import Split
+from hexad.evidence import annotate, verifiers
+from hexad.evidence.qualify import Case, cases, qualify, repeats
+from hexad.preflight import Measured
 from hexad.recipe.axes import Recipe
-from hexad.rollout.build import judges
+from hexad.rollout.build import family_of, judges
 
 
 def cards(recipe: Recipe) -> dict[str, Any]:
@@ -18,6 +21,65 @@ def cards(recipe: Recipe) -> dict[str, Any]:
     with ExitStack() as held:
         made = judges(recipe, held)
         return {name: verifiers.row(each) for name, each in made.items()}
+
+
+def qualified(measured: Measured) -> dict[str, Any]:
+    """The training verifier beside the evaluation's, on the measured batch and demonstrations."""
+    chosen = annotate.chosen(measured.episodes)
+    with ExitStack() as held:
+        family = family_of(measured.recipe, held)
+        made = judges(measured.recipe, held)
+        if "training" not in made or chosen is None:
+            return {}
+        chat = measured.policy.chat(family.tools)
+        tasks = {task.task_id: task for task in family.tasks(Split.TRAIN, 2 * measured.groups)}
+        played = [
+            Case("policy", tasks[e.task_id], e, chat.decode(e.segments))
+            for e in measured.episodes
+            if not e.faulted and e.task_id in tasks
+        ]
+        sample = [*cases(family, chosen), *played]
+        found = qualify(made["training"], made["evaluation"], sample)
+        return found | {"repeats": repeats(family, sample)}
+
+
+def qualification(document: dict[str, Any]) -> RenderableType:
+    """The answers, a line each."""
+    shown = Table(title="Qualification of the training verifier", title_justify="left")
+    shown.add_column("")
+    shown.add_column("")
+    if not document:
+        shown.add_row("nothing was judged", "")
+        return shown
+    found = document.get("agreement")
+    if found is None:
+        shown.add_row("agreement", "not measured: no independent verifier")
+    else:
+        shown.add_row("agreement", _share(found["share"], found["interval"], found["judged"]))
+        for name in ("false_positive", "false_negative"):
+            row = found[name]
+            share = row["count"] / row["of"] if row["of"] else None
+            shown.add_row(name.replace("_", " "), _share(share, row["interval"], row["of"]))
+        for name, count in found["disagreements"].items():
+            shown.add_row(name, str(count))
+    shown.add_row("cases", ", ".join(f"{n} {name}" for name, n in document["cases"].items()))
+    shown.add_row("judged otherwise the second time", str(document["undetermined"]))
+    if again := document["repeats"]:
+        differ = f"{again['differ']} of {again['episodes']} demonstrations"
+        shown.add_row("played twice, other observations", differ)
+    probes = document["probes"]
+    for name in ("accepted", "broke") if probes else ():
+        listed = ", ".join(probes[name]) or "none"
+        shown.add_row(f"probes {name}", f"{listed} of {probes['tried']}")
+    times = {key: document["seconds"][key] for key in ("p50", "p95", "p99")}
+    shown.add_row("seconds", ", ".join(f"{key} {value:.2g}" for key, value in times.items()))
+    return shown
+
+
+def _share(share: float | None, interval: Any, of: int) -> str:
+    if share is None or interval is None:
+        return "nothing to count"
+    return f"{share:.1%} [{interval[0]:.1%}, {interval[1]:.1%}] of {of}"
 
 
 def table(document: dict[str, Any]) -> RenderableType:

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hexad.evidence import profiles, verifiers
+from hexad.evidence import profiles, qualify, verifiers
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
@@ -18,7 +18,8 @@ from hexad.evidence.utilisation import lines as together
 from hexad.evidence.utilisation import utilisation
 
 PROFILE = "barrier profile"
-NOT_MEASURED = ("verifier agreement", PROFILE)
+AGREEMENT = "verifier agreement"
+NOT_MEASURED = (AGREEMENT, PROFILE)
 """Evidence that a careful reader would ask for and that this run does not have."""
 
 
@@ -34,7 +35,7 @@ def summarize(run_dir: Path) -> dict[str, Any]:
         "run": str(run_dir),
         "stages": stages,
         "hidden_uses": sum(stage["hidden_uses"] for stage in stages),
-        "not_measured": [name for name in NOT_MEASURED if name != PROFILE or not _profiled(found)],
+        "not_measured": [name for name in NOT_MEASURED if not _EVIDENCE[name](found)],
         **({"curve": str(curve)} if curve.exists() else {}),
     }
 
@@ -76,6 +77,20 @@ def _profiled(found: Sequence[Part]) -> bool:
     """Whether every stage that samples has a profile (``hexad check``)."""
     online = [part for part in found if part.recipe.data.regime == "online"]
     return bool(online) and all(profiles.known(part.recipe, part.folder) for part in online)
+
+
+def _qualified(found: Sequence[Part]) -> bool:
+    """Whether the training verifier of every stage that samples was measured."""
+    trained = [(part, verifiers.read(part.folder).get("training")) for part in found]
+    shares = [
+        kept is not None and qualify.agreement(part.recipe, part.folder, kept["digest"]) is not None
+        for part, kept in trained
+        if part.recipe.data.regime == "online"
+    ]
+    return bool(shares) and all(shares)
+
+
+_EVIDENCE = {PROFILE: _profiled, AGREEMENT: _qualified}
 
 
 def _groups(books: Row, kind: str) -> int:

@@ -108,6 +108,14 @@ class OverlongSpec(Axis):
     """It begins to fall at ``limit - cache`` tokens."""
 
 
+class QualifySpec(Axis):
+    """What a verifier must have shown in ``hexad check``."""
+
+    agreement: Fraction
+    """Least share of judged cases on which it agrees with the evaluation's verifier. Measured and
+    below it, training is refused; not measured, the summary says so."""
+
+
 class FeedbackSpec(Axis):
     """Axis 1: where feedback comes from."""
 
@@ -127,6 +135,8 @@ class FeedbackSpec(Axis):
     overlong: OverlongSpec | None = None
     """What length costs; ``null`` for nothing. To leave truncated episodes out of the loss is
     ``credit.truncation: mask``."""
+    qualify: QualifySpec | None = None
+    """What the verifier must have shown; ``null`` asks nothing."""
     unscored_limit: Fraction = 0.1
     """Share of unscored episodes in one batch above which the run stops."""
 
