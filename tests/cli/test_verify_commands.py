@@ -107,6 +107,32 @@ def test_rescoring_shows_what_changes_and_overwrites_nothing(run):
     assert all(path.read_bytes() == bytes_ for path, bytes_ in before.items())
 
 
+def test_the_audit_finds_what_was_paid_for_nothing(tampered):
+    from dataclasses import replace
+
+    from hexad.contract.reward import Reward
+    from hexad.contract.verdict import Verdict, VerdictStatus
+    from hexad.evidence.summary import render, summarize
+
+    def pay(episode):
+        if episode.member:
+            return episode
+        paid = (Reward("task", 1.0),)
+        return replace(episode, verdict=Verdict(VerdictStatus.CORRECT, 1.0), rewards=paid)
+
+    folder = tampered(pay)
+    code, found, err = hexad("audit", folder)
+    assert code == 0, err
+    assert sum(found["cells"].values()) + found["unscored"] == 12
+    assert found["cells"]["high-miss"] == len(found["episodes"]["high-miss"]) == 2
+    assert found["paid_for_nothing"] == 2 / (2 + found["cells"]["high-hit"])
+    assert found["interval"][0] < found["paid_for_nothing"]
+    (stage,) = summarize(folder)["stages"]
+    assert stage["audit"]["cells"] == found["cells"] and render(summarize(folder))
+    code, refused, _ = hexad("audit", folder, "--cell", "middle")
+    assert code == 2 and "no cell" in refused["error"]["what"]
+
+
 def test_a_gate_answers_with_its_exit_code(run, tmp_path):
     file = tmp_path / "gate.yaml"
     file.write_text("tasks: 4\nunscored: 0\np95: {turns: 9}\n")

@@ -136,6 +136,22 @@ def rescore(
 
 
 @app.command()
+def audit(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    cell: Annotated[str | None, typer.Option(help="List its episodes: high-miss, ...")] = None,
+    high: Annotated[float, typer.Option(help="Least training reward that is high.")] = 0.5,
+    as_json: Json = False,
+) -> int:
+    """Training reward beside the independent outcome of stored episodes."""
+    from hexad.cli.verify import quadrants as command
+
+    def action() -> dict[str, Any]:
+        return command(run, cell, high, _console(as_json))
+
+    return conclude(action, as_json=as_json, crash_folder=lambda: run)
+
+
+@app.command()
 def gate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     file: Annotated[Path, typer.Argument(help="What is asked, a YAML file.")],

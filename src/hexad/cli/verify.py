@@ -10,6 +10,7 @@ from rich.table import Table
 
 from hexad.contract.faults import UserError
 from hexad.evidence.archive import opened
+from hexad.evidence.audit import CELLS, audit
 from hexad.evidence.folder import Part, parts
 from hexad.evidence.reproduce import reproduce
 from hexad.evidence.rescore import rescore
@@ -55,6 +56,30 @@ def rejudge(run_dir: Path, verifier: str | None, console: Console) -> Row:
     now = found["digests"]["now"][:12]
     console.print(f"digest before: {before}; now: {now}", highlight=False)
     console.print(f"written to {found['written']}", highlight=False)
+    return {"run": str(run_dir), **found}
+
+
+def quadrants(run_dir: Path, cell: str | None, high: float, console: Console) -> Row:
+    """Training reward beside the independent outcome; ``cell`` lists the episodes behind one."""
+    if cell is not None and cell not in CELLS:
+        fix = f"choose one of {', '.join(CELLS)}"
+        raise UserError(f"there is no cell {cell!r}", where="--cell", fix=fix)
+    with console.status("judging stored episodes independently"):
+        with opened(_sampled(run_dir)) as archive:
+            found = audit(archive, high)
+    table = Table(title=f"{found['stage']}: stored episodes", title_justify="left")
+    for column in ("training reward", "independent hit", "independent miss"):
+        table.add_column(column, justify="right")
+    for reward, sign in (("high", ">="), ("low", "<")):
+        counts = [str(found["cells"][f"{reward}-{outcome}"]) for outcome in ("hit", "miss")]
+        table.add_row(f"{reward}, {sign} {high:g}", *counts)
+    console.print(table)
+    if found["paid_for_nothing"] is not None:
+        low, top = found["interval"]
+        share = f"{found['paid_for_nothing']:.1%} [{low:.1%}, {top:.1%}]"
+        console.print(f"high rewards that missed: {share}", highlight=False)
+    for name in found["episodes"][cell] if cell is not None else ():
+        console.print(name, highlight=False)
     return {"run": str(run_dir), **found}
 
 

@@ -34,6 +34,8 @@ class Archive:
     policy: Policy
     version: int
     feedback: Feedback
+    examiner: Feedback
+    """The evaluation's, which training never sees."""
     _chat: Chat
     _tasks: dict[tuple[Split, str], Task] = field(default_factory=dict)
     _read: dict[Split, int] = field(default_factory=dict)
@@ -121,5 +123,6 @@ def opened(part: Part, verifier: str | None = None) -> Iterator[Archive]:
             policy=policy,
             version=found.step,
             feedback=made["training"],
+            examiner=made["evaluation"],
             _chat=policy.chat(family.tools),
         )

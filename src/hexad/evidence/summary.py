@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hexad.evidence import profiles, qualify, verifiers
+from hexad.evidence import audit, profiles, qualify, verifiers
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
@@ -51,6 +51,7 @@ def _stage(part: Part) -> dict[str, Any]:
         "budget": {k: {"used": consumed.get(k, 0), "limit": v} for k, v in budget.items()},
         "hidden_uses": part.hidden_uses,
         "verifiers": verifiers.read(part.folder),
+        "audit": audit.read(part.folder),
         **{split: _span(part.on(split)) for split in ("hidden", "selection") if part.on(split)},
     }
     if part.recipe.timing.mode == "asynchronous" and not profiles.known(part.recipe, part.folder):
@@ -126,6 +127,7 @@ def render(summary: dict[str, Any]) -> Group:
     ]
     cards = [line for stage in summary["stages"] for line in verifiers.lines(stage["verifiers"])]
     notes += [Text(line) for line in dict.fromkeys(cards)]
+    notes += [Text(audit.line(s["audit"])) for s in summary["stages"] if s["audit"] is not None]
     if "curve" in summary:
         notes.append(Text(f"curve: {summary['curve']}"))
     reports = [critic_report(stage) for stage in summary["stages"] if "critic" in stage]
