@@ -14,6 +14,7 @@ CONTRADICTORY = (
     {"feedback": {"goal": "subjective", "preferences": "stable", "outcome": "none"}},
     {"data": {"irreversible": True, "trials": "cheap", "collection": "fixed"}},
     {"data": {"irreversible": True, "trials": "costly", "collection": "rounds"}},
+    {"data": {"trials": "costly"}, "critic": {"candidates": "cheap"}},
     {"data": {"collection": "fixed"}, "critic": {"candidates": "cheap"}},
     {
         "data": {"collection": "fixed"},
@@ -28,7 +29,7 @@ CONTRADICTORY = (
 
 
 @pytest.mark.parametrize(
-    ("row", "answers"), list(zip(CONTRADICTIONS, CONTRADICTORY, strict=True)), ids=range(10)
+    ("row", "answers"), list(zip(CONTRADICTIONS, CONTRADICTORY, strict=True)), ids=range(11)
 )
 def test_each_contradiction_is_found_with_both_answers_named(row, answers):
     found = ask(answers).contradictions

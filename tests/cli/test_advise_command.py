@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import sys
 
 import pytest
 from rich.console import Console
@@ -201,6 +200,16 @@ def test_without_a_terminal_nobody_is_asked(task):
     assert code == 2 and "nobody to ask" in err
 
 
+def test_leaving_the_questions_is_no_crash(task, monkeypatch):
+    def leave(*words, **options):
+        raise asking.typer.Abort
+
+    monkeypatch.setattr(asking.typer, "prompt", leave)
+    monkeypatch.setattr("hexad.cli.advise._terminal", lambda: True)
+    code, _, err = hexad("advise")
+    assert code == 130 and "questions were left" in err and "Traceback" not in err
+
+
 def test_on_a_terminal_every_axis_is_asked(task, monkeypatch):
     asked = []
 
@@ -211,7 +220,6 @@ def test_on_a_terminal_every_axis_is_asked(task, monkeypatch):
 
     monkeypatch.setattr(asking.typer, "prompt", prompt)
     monkeypatch.setattr(asking.typer, "confirm", lambda question, default: default)
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     tree = asking.ask(Console(file=io.StringIO()))
     assert set(tree) == {
         "name", "task", "policy", "feedback", "data", "action", "credit", "critic", "timing",
@@ -219,5 +227,8 @@ def test_on_a_terminal_every_axis_is_asked(task, monkeypatch):
     assert tree["feedback"]["outcome"] == "none" and "agreement" not in tree["feedback"]
     assert tree["data"]["irreversible"] is False
     assert any("none | judge | exact" in question for question in asked)
+    monkeypatch.setattr("hexad.cli.advise._terminal", lambda: True)
+    code, out, _ = hexad("advise")
+    assert code == 0 and "to be kept as a task file" in out and "No recipe" in out
     monkeypatch.setattr(asking.typer, "confirm", lambda question, default: True)
     assert asking.ask(Console(file=io.StringIO()))["feedback"]["agreement"]["right"] == 60

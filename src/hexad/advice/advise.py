@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from hexad.advice.checklist import Item, checklist
 from hexad.advice.contradictions import Contradiction
+from hexad.advice.critics import CHECKS
 from hexad.advice.draft import Draft, draft, running
 from hexad.advice.facts import Difference, Facts, gather
 from hexad.advice.measured import FAULTED, Measured
@@ -42,11 +43,15 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to start with. ``refusals`` say why there is no recipe, where ``draft`` has none."""
+    """What to start with. ``starts`` are the rows of the seed's table that the path takes.
+
+    ``refusals`` say why there is no recipe, where ``draft`` has none.
+    """
 
     name: str
     shapes: tuple[Shape, ...]
     path: Path
+    starts: tuple[Start, ...]
     draft: Draft
     refusals: tuple[str, ...]
     companions: tuple[str, ...]
@@ -63,6 +68,7 @@ class Advice:
             "name": self.name,
             "shapes": [{"shape": s.key, "task": s.task, "source": s.source} for s in self.shapes],
             "path": [asdict(step) for step in self.path.steps],
+            "starts": [asdict(start) for start in self.starts],
             "later": [asdict(step) for step in self.path.later],
             "measure_first": list(self.path.first),
             "recipe": self.draft.tree,
@@ -99,6 +105,7 @@ def advise(answers: Questionnaire, measured: Measured, source: Document) -> Advi
         name=answers.name,
         shapes=shapes,
         path=path,
+        starts=taken,
         draft=drafted,
         refusals=() if drafted.tree is not None else _refusals(path, drafted, facts),
         companions=_companions(shapes, taken, facts),
@@ -130,6 +137,8 @@ def _companions(
 ) -> tuple[str, ...]:
     found = [text for shape in shapes if _concerns(shape, taken) for text in shape.companions]
     found += [text for start in taken for text in start.companions]
+    if any(start.critic != "no" for start in taken):
+        found += [f"of the critic: {check.what} ({check.metric})" for check in CHECKS]
     if facts["feedback.process"] == "learned":
         found.append("learned process scores are for diagnosis only: they are a goal of their own")
     if facts["feedback.outcome"] == "judge":

@@ -68,6 +68,12 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         "长程 Agent 的选择矩阵, row 8",
     ),
     Contradiction(
+        {"data.trials": ("costly",), "critic.candidates": ("cheap",)},
+        "one more attempt is costly, and several attempts at one task are cheap",
+        {"critic.candidates": "single"},
+        "Critic：用 value 计算，还是用额外 rollout 比较",
+    ),
+    Contradiction(
         {"data.collection": ("fixed",), "critic.candidates": ("cheap",)},
         "no new episode can be sampled, so no task can be attempted several times",
         {"critic.candidates": "single"},

@@ -67,12 +67,16 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class BarrierProfile:
-    """``tail``: p99 / p50 of an episode's seconds; ``learner_use``: of synchronous training."""
+    """``tail``: p99 / p50 of an episode's seconds; ``learner_use``: of synchronous training.
+
+    ``batch``: groups x attempts of the forecast.
+    """
 
     source: str
     lags: tuple[Lag, ...]
     tail: float | None = None
     learner_use: float | None = None
+    batch: str = ""
 
     @property
     def best(self) -> Lag | None:
@@ -91,10 +95,15 @@ class BarrierProfile:
         if best := self.best:
             return (
                 f"max_lag {best.max_lag} accepts {best.speedup:.2f} times as many episodes a second"
-                f" as synchronous training, {best.stale:.1%} stale"
+                f" as synchronous training, {best.stale:.1%} stale{self._sizes}"
             )
         top = max((lag.speedup for lag in self.lags), default=1.0)
-        return f"no lag limit gains {GAIN:g} times with few stale episodes (at most {top:.2f})"
+        few = f"with few stale episodes (at most {top:.2f})"
+        return f"no lag limit gains {GAIN:g} times {few}{self._sizes}"
+
+    @property
+    def _sizes(self) -> str:
+        return f", in batches of {self.batch}" if self.batch else ""
 
 
 @dataclass(frozen=True, slots=True)

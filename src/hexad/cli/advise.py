@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from hexad.advice.advise import Advice, advise
@@ -16,6 +17,7 @@ from hexad.advice.read import answers, recipe_text, require, write, yaml_text
 from hexad.cli import advise_evidence as evidence
 from hexad.cli.advise_view import view
 from hexad.cli.ask import ask
+from hexad.cli.report import Interrupted
 from hexad.contract.faults import UserError
 from hexad.evidence import profiles
 from hexad.recipe.axes import Recipe
@@ -56,16 +58,24 @@ def command(order: Order, console: Console) -> dict[str, Any]:
 
 
 def _asked(console: Console) -> tuple[Questionnaire, Document]:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _terminal():
         fix = "give a file of answers, for example examples/advise.yaml, or run it on a terminal"
         raise UserError("there is nobody to ask", where="command line", fix=fix)
-    tree = ask(console)
+    try:
+        tree = ask(console)
+    except typer.Abort:
+        fix = "give the answers as a file, for example examples/advise.yaml"
+        raise Interrupted("the questions were left", where="terminal", fix=fix) from None
     source = Document(_ASKED, tree, {})
     given = typed(Questionnaire, tree, source)
     require(given, source)
     console.print("\nYour answers, to be kept as a task file:", highlight=False)
     console.print(yaml_text(tree), highlight=False, markup=False, soft_wrap=True)
     return given, source
+
+
+def _terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _measured(order: Order) -> Measured:

@@ -90,19 +90,20 @@ def of_check(path: Path) -> Measured:
 
 def _profile(document: Mapping[str, Any], source: str) -> Measured:
     measured, here = document["measured"], document["here"]
-    seconds, size = measured["episode_seconds"], int(here["batch"]["group_size"])
+    seconds, batch = measured["episode_seconds"], here["batch"]
+    size = f"{batch['groups']} x {batch['group_size']}"
     lags = [
         Lag(int(name.removeprefix("max_lag ")), float(row["speedup"]), float(row["stale_share"]))
         for name, row in here["schedules"].items()
         if name.startswith("max_lag ")
     ]
     tail = float(seconds["p99"]) / float(seconds["p50"]) if seconds.get("p50") else None
-    profile = BarrierProfile(source, tuple(lags), tail, float(measured["learner_use"]))
+    profile = BarrierProfile(source, tuple(lags), tail, float(measured["learner_use"]), size)
     kinds, signal = measured["groups_by_verdict"], measured["signal"]
     right, wrong = int(kinds.get("all_correct", 0)), int(kinds.get("all_wrong", 0))
     count = right + wrong + int(kinds.get("mixed", 0))
     groups = None
-    if size > 1 and count and signal is not None:
+    if batch["group_size"] > 1 and count and signal is not None:
         groups = Groups(source, count, round(float(signal) * count), right, wrong)
     return Measured(groups=groups, profile=profile)
 

@@ -48,6 +48,11 @@ def _start(advice: Advice) -> Iterable[RenderableType]:
         yield Text(f"{kind}: {names}", style="bold green")
     for step in path.steps:
         yield from _list(step.method, step.reasons)
+    for start in advice.starts:
+        row = (start.data, f"new rollouts: {start.rollouts}", f"critic: {start.critic}")
+        yield from _list(
+            f"What {start.key} is", (*row, start.credit, start.synchronisation, start.suits)
+        )
     if advice.refusals:
         yield from _list("No recipe", advice.refusals)
     if path.later:
