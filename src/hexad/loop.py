@@ -84,6 +84,7 @@ class Parts:
     store: Store | None = None
     evaluate: Evaluator | None = None
     sink: Sink | None = None
+    watch: Callable[[dict[str, Any]], None] | None = None
 
 
 class Loop:
@@ -161,7 +162,9 @@ class Loop:
         self._publish()
         crash.point("loop:after-publish")
         if parts.ranks.rank == 0:
-            parts.ledger.commit(version)
+            row = parts.ledger.commit(version)
+            if parts.watch is not None:
+                parts.watch(row)
         self._housekeeping()
 
     def _learn(self, version: int, harvest: Harvest, episodes: tuple[Episode, ...]) -> None:

@@ -22,6 +22,7 @@ from hexad.evidence.evaluate import Question
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
 from hexad.evidence.ledger import Ledger
+from hexad.evidence.triggers import Watch
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.learner import Learner
@@ -222,6 +223,7 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
             store=Store(run_dir / "episodes") if first and online else None,
             evaluate=_evaluator(recipe, examiner, run_dir, sink) if examiner else None,
             sink=sink if first else ignore,
+            watch=Watch(recipe, run_dir, sink) if first else None,
         )
     )
     registry.register("learner", learner)

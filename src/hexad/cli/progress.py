@@ -14,6 +14,7 @@ from hexad.contract.events import (
     Event,
     Published,
     Stalled,
+    TriggerFired,
 )
 from hexad.evidence import metrics
 from hexad.evidence.ledger import Ledger
@@ -63,6 +64,8 @@ class Watcher:
             self.console.print(_evaluated(event), highlight=False)
         elif isinstance(event, Stalled):
             self.note(event.text)
+        elif isinstance(event, TriggerFired):
+            self.note(f"sign to change direction: {event.what} ({event.shown}): {event.then}")
         elif isinstance(event, CheckpointWritten) and not self.console.is_terminal:
             self.console.print(f"  checkpoint {event.path}", highlight=False, soft_wrap=True)
 

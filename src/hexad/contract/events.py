@@ -190,6 +190,19 @@ class Stalled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TriggerFired(Event):
+    """A sign to change direction has appeared: ``key`` of the trigger, what it is, what shows it.
+
+    ``then`` is what the advice says to do.
+    """
+
+    key: str
+    what: str
+    shown: str
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkLost(Event):
     """Work done after the last checkpoint that a kill threw away and a resume does again."""
 

@@ -14,6 +14,7 @@ from hexad.evidence import audit, profiles, qualify, verifiers
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
+from hexad.evidence.triggers import fired
 from hexad.evidence.utilisation import lines as together
 from hexad.evidence.utilisation import utilisation
 
@@ -56,6 +57,8 @@ def _stage(part: Part) -> dict[str, Any]:
     }
     if part.recipe.timing.mode == "asynchronous" and not profiles.known(part.recipe, part.folder):
         stage["unprofiled"] = True
+    if signs := fired(part.recipe, part.metrics):
+        stage["signs"] = signs
     if part.gate is not None:
         stage["gate"] = part.gate.model_dump()
     if books:
@@ -120,6 +123,7 @@ def render(summary: dict[str, Any]) -> Group:
         Text(f"hidden tasks were used {_times(summary['hidden_uses'])} in this run folder"),
         Text("not measured: " + ", ".join(summary["not_measured"])),
     ]
+    notes += [Text(line) for stage in summary["stages"] for line in _signs(stage)]
     notes += [
         Text(f"{stage['name']}: asynchronous without a measured {PROFILE}")
         for stage in summary["stages"]
@@ -133,6 +137,19 @@ def render(summary: dict[str, Any]) -> Group:
     reports = [critic_report(stage) for stage in summary["stages"] if "critic" in stage]
     stale = [part for stage in summary["stages"] for part in staleness_report(stage)]
     return Group(table, *reports, *stale, *notes)
+
+
+def _signs(stage: dict[str, Any]) -> list[str]:
+    """Signs to change direction: the newest stretch of each, and how many there were before."""
+    found = stage.get("signs", [])
+    newest = {sign["key"]: sign for sign in found}
+    lines = []
+    for key, sign in newest.items():
+        before = sum(each["key"] == key for each in found) - 1
+        again = f", {_times(before)} before" if before else ""
+        state = f"since batch {sign['step']}" if sign["holds"] else f"at batch {sign['step']}"
+        lines.append(f"{stage['name']}: {state}{again}: {sign['what']}: {sign['then']}")
+    return lines
 
 
 def critic_report(stage: dict[str, Any]) -> Table:
