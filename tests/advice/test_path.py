@@ -143,3 +143,18 @@ def test_what_weighs_equally_is_the_denominator():
     tree = ask({"action": {"weight": "prompt"}}).draft.tree
     assert tree["action"] == {"denominator": "prompt", "inner": "episode"}
     assert "action" not in ask().draft.tree
+
+
+def test_the_eight_steps_say_what_is_done():
+    plain = ask()
+    assert [item.number for item in plain.steps] == list(range(1, 9))
+    assert [item.state for item in plain.steps] == ["done"] * 4 + ["open"] * 4
+    measured = ask(STREAM, groups=CONTRAST, profile=GAIN)
+    assert [item.state for item in measured.steps] == ["done"] * 6 + ["open"] * 2
+    assert "the synchronous recipe" in measured.steps[6].because
+    assert "the synchronous recipe" not in plain.steps[6].because
+    assert ask({"feedback": {"agreement": FAILED}}).steps[1].state == "failed"
+    assert ask({"feedback": {"agreement": FEW}}).steps[1].state == "open"
+    assert ask(DANGER).steps[0].state == "open"
+    nobody = ask({"feedback": {"outcome": "none", "agreement": None}})
+    assert [item.state for item in nobody.steps[:2]] == ["open", "open"]

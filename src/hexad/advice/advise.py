@@ -105,7 +105,7 @@ def advise(answers: Questionnaire, measured: Measured, source: Document) -> Advi
         name=answers.name,
         shapes=shapes,
         path=path,
-        starts=taken,
+        starts=_starts(path.steps),
         draft=drafted,
         refusals=() if drafted.tree is not None else _refusals(path, drafted, facts),
         companions=_companions(shapes, taken, facts),

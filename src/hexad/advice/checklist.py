@@ -8,6 +8,7 @@ from typing import Literal
 
 from hexad.advice.facts import Facts
 from hexad.advice.path import Path
+from hexad.recipe.methods import METHODS
 
 State = Literal["done", "open", "failed"]
 SECTION = "一套可执行的选择顺序"
@@ -78,9 +79,16 @@ def _timing(facts: Facts, path: Path) -> tuple[State, str]:
 
 def _controls(facts: Facts, path: Path) -> tuple[State, str]:
     methods = [step.method for step in (*path.steps, *path.later)]
-    simple = [name for name in ("sft", "reinforce") if name not in methods]
-    controls = ", ".join([*simple, "rejection sampling", "the synchronous recipe"])
-    return "open", f"run at one budget: {controls}"
+    controls = [name for name in ("sft", "reinforce") if name not in methods]
+    controls.append("rejection sampling")
+    if any(_overlaps(name) for name in methods):
+        controls.append("the synchronous recipe")
+    return "open", f"run at one budget: {', '.join(controls)}"
+
+
+def _overlaps(method: str) -> bool:
+    record = METHODS.get(method)
+    return record is not None and record.values().get("timing.mode") == "asynchronous"
 
 
 def _ablation(facts: Facts, path: Path) -> tuple[State, str]:
