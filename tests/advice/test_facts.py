@@ -49,6 +49,10 @@ def test_of_two_answers_the_cautious_one_is_followed():
     assert {"critic.candidates": "single"} in [row.followed for row in advice.contradictions]
 
 
+def test_costly_trials_are_not_spent_on_comparing_attempts():
+    assert methods(ask({"data": {"trials": "costly"}})) == ["ppo"]
+
+
 def test_what_a_critic_has_shown_beats_what_was_hoped():
     single = {"critic": {"candidates": "single", "value": "learnable"}}
     advice = ask(single, explained_variance=number(0.0))
