@@ -28,6 +28,14 @@ def test_a_subjective_goal_in_a_costly_world_starts_with_pairs():
     assert ("dpo" in METHODS) == (advice.draft.tree is not None)
 
 
+def test_a_judge_is_followed_after_pairs_only_where_trials_are_cheap():
+    judged = {"feedback": {**PAIRS["feedback"], "outcome": "judge"}}
+    advice = ask(judged)
+    assert methods(advice) == ["dpo", "rloo"]
+    assert "the judge that trains is not the one that evaluates" in advice.companions
+    assert methods(ask(judged, {"data": {"trials": "costly"}})) == ["dpo"]
+
+
 def test_cheap_attempts_and_an_exact_verifier_compare_attempts():
     assert methods(ask()) == ["rloo"]
     assert methods(ask({"credit": {"scale": "varied"}})) == ["grpo"]

@@ -45,7 +45,17 @@ def task(tmp_path, monkeypatch):
     return path
 
 
-def profile(path, **batch):
+def qualification(accepted):
+    return {
+        "agreement": {
+            "false_positive": {"count": accepted, "of": 64},
+            "false_negative": {"count": 0, "of": 60},
+        },
+        "probes": {"tried": 13, "accepted": ["praise"] if accepted else [], "broke": []},
+    }
+
+
+def profile(path, qualified=None, **batch):
     measured = {
         "episode_seconds": {"p50": 1.0, "p99": 4.0},
         "learner_use": 0.2,
@@ -53,7 +63,8 @@ def profile(path, **batch):
         "signal": 0.625,
     }
     here = {"batch": {"groups": 8, "group_size": 4, **batch}, "schedules": SCHEDULES}
-    path.write_text(json.dumps({"measured": measured, "here": here}))
+    document = {"measured": measured, "here": here, "qualification": qualified}
+    path.write_text(json.dumps(document))
     return path
 
 
@@ -149,6 +160,27 @@ def test_verdicts_of_a_profile_are_counts_of_its_groups(tmp_path):
     groups = evidence.of_check(profile(tmp_path / "check.json")).groups
     assert (groups.count, groups.contrast, groups.right, groups.wrong) == (8, 5, 2, 1)
     assert evidence.of_check(profile(tmp_path / "check.json", group_size=1)).groups is None
+
+
+def test_a_verifier_that_check_has_compared_counts_as_measured(task, tmp_path):
+    nobody = TASK.split("  agreement")[0] + "data: {collection: rounds}\n"
+    task.write_text(nobody)
+    _, out, _ = hexad("advise", task, "--check", profile(tmp_path / "c"), "--json")
+    assert json.loads(out)["recipe"] is None
+    good = profile(tmp_path / "c", qualification(accepted=0))
+    found = evidence.of_check(good).qualified.agreement
+    assert (found.right, found.right_accepted, found.wrong, found.wrong_accepted) == (60, 60, 64, 0)
+    _, out, _ = hexad("advise", task, "--check", good, "--json")
+    assert json.loads(out)["recipe"]["method"] == "rloo"
+    assert json.loads(out)["differences"][0]["stated"] == "unmeasured"
+
+
+def test_a_hole_that_check_has_found_beats_what_was_stated(task, tmp_path):
+    bad = profile(tmp_path / "c", qualification(accepted=30))
+    _, out, _ = hexad("advise", task, "--check", bad, "--json")
+    document = json.loads(out)
+    assert document["recipe"] is None and "30 of 64" in document["refusals"][0]
+    assert any("praise" in text for text in document["companions"])
 
 
 def run_folder(folder, recipe=RECIPE, batches=12):

@@ -143,7 +143,10 @@ def _companions(
         found.append("learned process scores are for diagnosis only: they are a goal of their own")
     if facts["feedback.outcome"] == "judge":
         found.append("the judge that trains is not the one that evaluates")
-    faulted = facts.measured.faulted
+    qualified, faulted = facts.measured.qualified, facts.measured.faulted
+    if qualified is not None and qualified.probes:
+        probes = ", ".join(qualified.probes)
+        found.append(f"the verifier accepts what answers no task ({probes}): mend that first")
     if faulted is not None and faulted.value > FAULTED:
         found.append(
             f"{faulted.value:.1%} of the episodes fault ({faulted.source}): mend that first"

@@ -15,7 +15,7 @@ from hexad.advice.measured import (
     TAIL,
     Measured,
 )
-from hexad.advice.questions import AXES, Questionnaire
+from hexad.advice.questions import AXES, Agreement, Questionnaire
 
 Values = Mapping[str, Any]
 """Answers by dotted key, for example ``critic.candidates``."""
@@ -77,8 +77,21 @@ def gather(answers: Questionnaire, measured: Measured) -> Facts:
     for difference, value in _differences(values, measured):
         differences.append(replace(difference, stated=str(stated[difference.key])))
         values[difference.key] = value
-    agreement = judge(values["feedback.agreement"])
-    return Facts(values, stated, measured, agreement, tuple(differences), found)
+    agreement, denied = _agreement(values["feedback.agreement"], measured)
+    return Facts(values, stated, measured, agreement, (*denied, *differences), found)
+
+
+def _agreement(given: Agreement | None, measured: Measured) -> tuple[Judged, list[Difference]]:
+    """The verifier as it was measured, or else as it was stated."""
+    stated, qualified = judge(given), measured.qualified
+    if qualified is None:
+        return stated, []
+    seen = judge(qualified.agreement)
+    text = Judged(seen.state, f"{qualified.source}: {seen.text}")
+    if seen.state == stated.state:
+        return text, []
+    key = "feedback.agreement"
+    return text, [Difference(key, stated.state, f"{seen.state}: {seen.text}", qualified.source)]
 
 
 def answered(answers: Questionnaire) -> dict[str, Any]:

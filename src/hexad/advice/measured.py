@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hexad.advice.questions import Agreement
+
 SIGNAL = 0.2
 """Share of groups with a contrast below which comparing attempts teaches little (metrics table)."""
 SOLVED = 0.8
@@ -115,6 +117,15 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Qualified:
+    """A verifier that was compared with an independent one; it accepted the ``probes`` as well."""
+
+    agreement: Agreement
+    source: str
+    probes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Everything that is known by measurement; ``None`` is not measured."""
 
@@ -123,3 +134,4 @@ class Measured:
     success: Number | None = None
     faulted: Number | None = None
     profile: BarrierProfile | None = None
+    qualified: Qualified | None = None

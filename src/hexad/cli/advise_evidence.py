@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hexad.advice.measured import BarrierProfile, Groups, Lag, Measured, Number
+from hexad.advice.measured import BarrierProfile, Groups, Lag, Measured, Number, Qualified
+from hexad.advice.questions import Agreement
 from hexad.contract.faults import UserError
 from hexad.evidence import journal, metrics
 from hexad.evidence.folder import Part, parts
@@ -105,11 +106,28 @@ def _profile(document: Mapping[str, Any], source: str) -> Measured:
     groups = None
     if batch["group_size"] > 1 and count and signal is not None:
         groups = Groups(source, count, round(float(signal) * count), right, wrong)
-    return Measured(groups=groups, profile=profile)
+    return Measured(groups=groups, profile=profile, qualified=_qualified(document, source))
+
+
+def _qualified(document: Mapping[str, Any], source: str) -> Qualified | None:
+    """The comparison with an independent verifier, where one was there."""
+    found = document.get("qualification") or {}
+    compared = found.get("agreement")
+    if compared is None:
+        return None
+    accepted, refused = compared["false_positive"], compared["false_negative"]
+    agreement = Agreement(
+        right=refused["of"],
+        right_accepted=refused["of"] - refused["count"],
+        wrong=accepted["of"],
+        wrong_accepted=accepted["count"],
+    )
+    return Qualified(agreement, source, tuple(found["probes"].get("accepted", ())))
 
 
 def join(run: Measured | None, check: Measured | None) -> Measured:
     """Both together; of a run the groups are newer than those of the profile."""
     if run is None or check is None:
         return run or check or Measured()
-    return replace(run, profile=check.profile, groups=run.groups or check.groups)
+    groups = run.groups or check.groups
+    return replace(run, profile=check.profile, qualified=check.qualified, groups=groups)
