@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import preference_world
 import pytest
 import torch
 from learner_world import random_episodes, recipe, tiny
@@ -53,11 +54,21 @@ SETTINGS = {
     "nll": recipe(
         action={"denominator": "token"}, update={"surrogate": "nll"}, credit={"estimator": "none"}
     ),
+    "dpo": preference_world.settings(preference={"nll": 0.5}, system={"micro_batch_tokens": 60}),
+    "kto": preference_world.settings("kto", system={"micro_batch_tokens": 60}),
 }
+
+
+def prefer(ranks, name):
+    learner, report = preference_world.train(preference_world.data(name), SETTINGS[name], 2, ranks)
+    learner.trained = [learner.root]
+    return learner, report
 
 
 def train(ranks, name):
     settings = SETTINGS[name]
+    if settings.update.preference is not None:
+        return prefer(ranks, name)
     learner, assigner = Learner(tiny(), settings, ranks), Assigner(settings)
     critic = learner.shared
     if settings.critic is not None and critic is None:

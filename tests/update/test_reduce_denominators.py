@@ -13,6 +13,7 @@ REDUCTIONS = [
     Reduction("episode"),
     Reduction("prompt", inner="token"),
     Reduction("prompt", inner="episode"),
+    Reduction("pair"),
     Reduction("fixed", length=10),
 ]
 
@@ -74,6 +75,13 @@ def test_one_episode_with_two_segments():
     assert loss(rows, terms, Reduction("episode")) == pytest.approx(13 / 3)
     assert loss(rows, terms, Reduction("segment")) == pytest.approx(5.5)
     assert loss(rows, terms, Reduction("response")) == pytest.approx(5.5)
+
+
+def test_a_pair_is_one_term_however_long_its_sides_are():
+    """Two pairs whose terms are 3 and 1: 3 + 9 tokens of one, 1 + 1 of the other."""
+    rows = [(0, 0, 0, [1] * 3), (1, 0, 0, [1] * 9), (2, 1, 0, [1]), (3, 1, 0, [1])]
+    terms = [[3.0] * 3, [3.0] * 9, [1.0], [1.0]]
+    assert loss(rows, terms, Reduction("pair")) == pytest.approx(2.0, abs=1e-12)
 
 
 def test_a_response_is_one_turn_of_one_episode():

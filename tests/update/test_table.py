@@ -4,9 +4,14 @@ import pytest
 import torch
 
 from hexad.recipe import legal
+from hexad.recipe.preference_axis import PreferenceSpec
 from hexad.recipe.update_axis import CorrectionSpec, KLSpec
 from hexad.update import kl, surrogate
+from hexad.update.preference import LOSSES
 from hexad.update.table import CORRECTIONS, KEYS, SURROGATES
+
+TOKENS = ("excess", "decay", "nll")
+"""Keys of ``update.preference`` that no loss function takes."""
 
 # -- one truth -------------------------------------------------------------------------------
 
@@ -23,6 +28,18 @@ def test_recipes_and_functions_agree():
         assert known == set(rule.optional), name
         assert (entry.closed is not None) == rule.gates, name
     assert set(KEYS.values()) == set(legal.SURROGATE_KEYS)
+
+
+def test_preferences_agree_too():
+    assert set(LOSSES) == set(legal.PREFERENCES)
+    for name, rule in legal.PREFERENCES.items():
+        numbers = {*rule.required, *(key for key in rule.optional if key not in TOKENS)}
+        assert set(LOSSES[name].numbers) == {"beta", *numbers}, name
+        assert LOSSES[name].reference == rule.reference, name
+        assert LOSSES[name].paired == (rule.denominator == "pair"), name
+        assert set(rule.reductions) <= {"sum", "mean"}, name
+    numbers = {"beta", "reduction"}
+    assert set(PreferenceSpec.model_fields) == numbers | set(legal.PREFERENCE_KEYS)
 
 
 def literal(spec, field):

@@ -114,6 +114,8 @@ class Cut(NamedTuple):
     raw: bool = False
     whole: bool = False
     """Keep the rows of an episode together: its ratio is made of all of them."""
+    paired: bool = False
+    """Keep the rows of a group together: the two sides of a pair are one term."""
 
 
 PLAIN = Cut()
@@ -126,7 +128,9 @@ def dealt(
     rows = layouts(batch, selected, ahead=cut.ahead)
     atoms: dict[int, list[int]] = {}
     for row in rows:
-        atoms.setdefault(int(batch.row_episode[row]) if cut.whole else row, []).append(row)
+        episode = int(batch.row_episode[row])
+        kept = int(batch.episode_group[episode]) if cut.paired else episode
+        atoms.setdefault(kept if cut.whole or cut.paired else row, []).append(row)
     parts = list(atoms.values())
     lengths = [sum(rows[row].inputs for row in atom) for atom in parts]
     mine = [parts[i] for i in share(lengths, ranks.size, ranks.rank)]

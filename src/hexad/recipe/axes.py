@@ -119,8 +119,9 @@ class QualifySpec(Axis):
 class FeedbackSpec(Axis):
     """Axis 1: where feedback comes from."""
 
-    source: Literal["demonstrations", "verifier"] = "verifier"
-    """``demonstrations``: imitate an expert. ``verifier``: a program judges the episode."""
+    source: Literal["demonstrations", "preferences", "verifier"] = "verifier"
+    """``demonstrations``: imitate an expert. ``preferences``: which of two episodes is better.
+    ``verifier``: a program judges the episode."""
     verifier: str | None = None
     """The verifier's name or ``package.module:object``; ``null`` takes the environment's own."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -184,8 +185,10 @@ class ActionSpec(Axis):
     combine: Literal["sum", "mean"] | None = None
     """Ratio ``turn`` or ``episode``: the log-ratio of a unit is the sum or the mean of its tokens'
     (the mean is the geometric mean of ratios, a different estimator)."""
-    denominator: Literal["token", "response", "segment", "episode", "prompt", "fixed"] = "episode"
-    """What the loss averages over."""
+    denominator: Literal["token", "response", "segment", "episode", "prompt", "fixed", "pair"] = (
+        "episode"
+    )
+    """What the loss averages over; ``pair`` belongs to preferences of two sides."""
     inner: Literal["token", "episode"] | None = None
     """Denominator ``prompt``: how items inside a prompt are averaged."""
     length: Positive | None = None

@@ -5,7 +5,7 @@ Pure data, read by the validator, the documentation and the learner alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,6 +70,41 @@ SURROGATES: dict[str, SurrogateRule] = {
     "difference": SurrogateRule("direct", required=_BOUNDS, gates=True),
 }
 """By name of ``update.surrogate``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceRule:
+    """``required`` and ``optional`` keys of ``update.preference``, beside ``beta``.
+
+    ``denominator`` is what its terms are; ``reductions`` those of a side's tokens. ``reference``:
+    a side's score is a ratio to the reference.
+    """
+
+    denominator: str
+    reductions: tuple[str, ...] = ("sum", "mean")
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    reference: bool = True
+
+
+_TOKENS = ("excess", "decay", "nll")
+PREFERENCES: dict[str, PreferenceRule] = {
+    "dpo": PreferenceRule("pair", optional=("smoothing", *_TOKENS)),
+    "ipo": PreferenceRule("pair", optional=_TOKENS),
+    "simpo": PreferenceRule("pair", ("mean",), ("gamma",), ("nll",), reference=False),
+    "kto": PreferenceRule("episode", ("sum",), optional=("weight_desirable", "weight_undesirable")),
+}
+"""Losses of preferences, by name of ``update.surrogate``."""
+PREFERENCE_KEYS = (
+    "smoothing",
+    "gamma",
+    "weight_desirable",
+    "weight_undesirable",
+    "excess",
+    "decay",
+    "nll",
+)
+"""Keys of ``update.preference`` that belong to a loss."""
 GATING = ("icepop", "mis", "geometric", "k3", "opsm")
 """Rules of ``update.correction`` that drop tokens."""
 
@@ -187,7 +222,9 @@ def surrogate(name: str) -> SurrogateRule:
     """The rule of a built-in or of user code. Raises ``UserError`` for neither."""
     if ":" in name:
         return own(name, Surrogate, "update.surrogate").rule
-    return SURROGATES[_known(name, SURROGATES, "update.surrogate")]
+    if name in PREFERENCES:
+        return SurrogateRule("none", denominators=(PREFERENCES[name].denominator,))
+    return SURROGATES[_known(name, [*SURROGATES, *PREFERENCES], "update.surrogate")]
 
 
 def estimator(name: str) -> EstimatorRule:
@@ -206,7 +243,7 @@ def own(name: str, kind: type[Kind], where: str) -> Kind:
     return found
 
 
-def _known(name: str, rules: Mapping[str, Any], where: str) -> str:
+def _known(name: str, rules: Collection[str], where: str) -> str:
     if name not in rules:
         fix = f"{nearest(name, rules)}; or package.module:object"
         raise UserError(f"{where}: there is no {name!r}", where=where, fix=fix)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from hexad.recipe.axis import Axis, Fraction, NonNegative, Positive
+from hexad.recipe.preference_axis import PreferenceSpec
 
 
 class OptimizerSpec(Axis):
@@ -82,7 +83,10 @@ class UpdateSpec(Axis):
     """``nll``: imitation. ``plain``: ratio times advantage. ``clip``: PPO's pessimistic bound.
     ``cispo``: detached clipped ratio times log-prob. ``sapo``: soft gate. ``dis``: two-sided gate
     on current / behaviour. ``squared``: Kimi k1.5. ``token_clip``: Kimi K2.5. ``difference``: gate
-    on the difference of probabilities. ``package.module:object``: user code."""
+    on the difference of probabilities. ``dpo``, ``ipo``, ``simpo``, ``kto``: preferences.
+    ``package.module:object``: user code."""
+    preference: PreferenceSpec | None = None
+    """The numbers of a preference loss; ``null`` for every other surrogate."""
     clip_low: float | None = Field(default=None, gt=0)
     """Ratios below 1 - clip_low are clipped or gated (``token_clip``: log-ratios below
     -clip_low; ``difference``: probabilities lower by clip_low)."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hexad.contract.faults import ContractViolation
 
-Denominator = Literal["token", "response", "segment", "episode", "prompt", "fixed"]
+Denominator = Literal["token", "response", "segment", "episode", "prompt", "fixed", "pair"]
 Inner = Literal["token", "episode"]
 
 
@@ -68,6 +68,8 @@ def coefficients(index: Index, reduction: Reduction) -> Tensor:
     - ``prompt``: mean over groups of (sum w l / W), or, with ``inner="episode"``, of the mean over
       the group's episodes of (sum w l / W)
     - ``fixed``: sum w l / (N length), N episodes and a declared length
+    - ``pair``: mean over pairs of (sum w l / W). A pair is a group of two, and its term is one
+      number, which all its tokens share
 
     A unit without weight leaves its N. Raises ``ContractViolation``, naming the denominator, when
     no unit is left. Source: contract.md 2.1, algorithms.md 6.2.
@@ -86,6 +88,8 @@ def coefficients(index: Index, reduction: Reduction) -> Tensor:
             return _unit_mean(weight, index.row)
         case "episode":
             return _unit_mean(weight, index.episode)
+        case "pair":
+            return _unit_mean(weight, index.group)
         case "fixed":
             _, units = _totals(weight, index.episode)
             return weight / (units * float(reduction.length or 0))
