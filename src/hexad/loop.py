@@ -44,6 +44,7 @@ from hexad.learner.batch import Batch, Credit, Scores
 from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.critic_report import judge
 from hexad.learner.learner import Learner, UpdateReport
+from hexad.learner.preference import PreferenceLearner
 from hexad.learner.ranks import Ranks
 from hexad.learner.registry import Registry
 from hexad.recipe.axes import Recipe
@@ -71,7 +72,7 @@ class Parts:
 
     recipe: Recipe
     run_dir: Path
-    learner: Learner
+    learner: Learner | PreferenceLearner
     ranks: Ranks
     registry: Registry
     ledger: Ledger
@@ -157,7 +158,8 @@ class Loop:
         if parts.store is not None:
             with self._timed(version, "store"):
                 sampled = harvest.episodes if harvest.sampled is None else harvest.sampled
-                parts.store.append(version, sampled)
+                if sampled:
+                    parts.store.append(version, sampled)
         crash.point("loop:after-store")
         self._publish()
         crash.point("loop:after-publish")
@@ -176,7 +178,7 @@ class Loop:
             scores = learner.score(batch)
             if critic is not None:
                 scores = self._valued(batch, scores)
-        penalty = learner.penalty(batch, scores)
+        penalty = learner.penalty(batch, scores) if isinstance(learner, Learner) else None
         greedy, values = harvest.greedy, harvest.values
         credit = self.assigner(
             batch, scores, penalty, greedy=greedy, values=values, pretrain=pretrain
@@ -187,7 +189,9 @@ class Loop:
         if critic is not None:
             credit = self._criticise(batch, scores, credit, (progress, penalty))
         with self._timed(version, "update"):
-            update = learner.skip if pretrain else learner.update
+            update = learner.update
+            if pretrain and isinstance(learner, Learner):
+                update = learner.skip
             report = update(batch, scores, credit, progress)
         dynamic = parts.recipe.data.dynamic is not None
         self.emit(_trained(version, batch, report, harvest, dynamic))
@@ -407,7 +411,7 @@ def _trained(
 
     An episode that a gate dropped may be in the batch for its reward alone: it was not trained on.
     """
-    out = {episode.episode_id for episode, _ in harvest.dropped}
+    out = {episode.episode_id for episode, _ in harvest.dropped} | harvest.reused
     trained = [episode for episode in batch.episodes if episode.episode_id not in out]
     scalars = dict(report.scalars)
     if kept and bool(batch.scored.any()):

@@ -25,11 +25,13 @@ from hexad.evidence.ledger import Ledger
 from hexad.evidence.triggers import Watch
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic, SharedCritic
-from hexad.learner.learner import Learner
+from hexad.learner.learner import Learner, WriteLease
+from hexad.learner.preference import PreferenceLearner
 from hexad.learner.ranks import Ranks, Single, from_environment
 from hexad.learner.registry import Registry
 from hexad.loop import INTERRUPTED, Evaluator, Loop, Parts
 from hexad.policy.local import LocalEngine
+from hexad.policy.policy import Policy
 from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import write
@@ -39,6 +41,7 @@ from hexad.rollout.build import Lineage, independent, judges, policy_of, world_o
 from hexad.rollout.world import World
 from hexad.schedule.asynchronous import AsynchronousSource, Supply, kept
 from hexad.schedule.backend import Backend
+from hexad.schedule.pairs import PAIRS, PairSource, RoundSource, stored_pairs
 from hexad.schedule.processes import Processes
 from hexad.schedule.source import Source
 from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource
@@ -185,8 +188,10 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
         torch.set_num_threads(recipe.system.threads)
     policy = policy_of(recipe)
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
-    learner = Learner(policy, recipe, ranks, engine.lease())
-    critic: Critic | SharedCritic | None = learner.shared
+    learner = _learner(policy, recipe, ranks, engine.lease())
+    critic: Critic | SharedCritic | None = None
+    if isinstance(learner, Learner):
+        critic = learner.shared
     if critic is None and recipe.critic is not None:
         critic = Critic(policy, recipe, ranks)
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()
@@ -199,10 +204,10 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
         supply = Supply(backend, learner.weights, needs, folder, around.interrupted)
         source = AsynchronousSource(world, recipe, supply, sink)
     elif first:
-        source = _source(recipe, world, sink)
+        source = _source(recipe, world, run_dir, sink)
     if source is not None:
         held.callback(source.close)
-    online = recipe.data.regime == "online"
+    samples = recipe.data.regime != "fixed"
     examiner = independent(world, recipe, held) if first else None
     if examiner is not None:
         verifiers.write(run_dir, world.feedback, examiner.feedback)
@@ -218,9 +223,11 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
             lineage=lineage,
             critic=critic,
             save_policy=policy.save,
-            logs=(*ledger.logs, run_dir / journal.EVALUATIONS) if first else (),
+            logs=(*ledger.logs, run_dir / journal.EVALUATIONS, *_audits(recipe, run_dir))
+            if first
+            else (),
             source=source,
-            store=Store(run_dir / "episodes") if first and online else None,
+            store=Store(run_dir / "episodes") if first and samples else None,
             evaluate=_evaluator(recipe, examiner, run_dir, sink) if examiner else None,
             sink=sink if first else ignore,
             watch=Watch(recipe, run_dir, sink) if first else None,
@@ -363,9 +370,27 @@ def _backend(recipe: Recipe, run_dir: Path) -> Backend:
     return Processes(recipe, run_dir)
 
 
-def _source(recipe: Recipe, world: World, sink: Sink) -> Source:
+def _learner(
+    policy: Policy, recipe: Recipe, ranks: Ranks, lease: WriteLease
+) -> Learner | PreferenceLearner:
+    if recipe.update.surrogate in legal.PREFERENCES:
+        return PreferenceLearner(policy, recipe, ranks, lease)
+    return Learner(policy, recipe, ranks, lease)
+
+
+def _audits(recipe: Recipe, run_dir: Path) -> tuple[Path, ...]:
+    """The log of what was made of episodes, where something is."""
+    makes = recipe.data.rounds is not None or recipe.data.pairs is not None
+    return (run_dir / PAIRS,) if makes else ()
+
+
+def _source(recipe: Recipe, world: World, run_dir: Path, sink: Sink) -> Source:
     if recipe.data.regime == "online":
         return SynchronousSource(world, recipe, sink)
+    if recipe.data.regime == "iterative":
+        return RoundSource(world, recipe, run_dir, sink)
+    if recipe.feedback.source == "preferences":
+        return PairSource(stored_pairs(recipe), world, recipe, run_dir, sink)
     if recipe.data.origin == "expert":
         return StoredSource(ExpertShelf(world, recipe), world, recipe, sink)
     folder = Path(recipe.data.origin)

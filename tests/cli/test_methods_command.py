@@ -10,7 +10,11 @@ from hexad.cli import main as entry
 from hexad.recipe.methods import METHODS
 
 LACKING = {"compactionrl"}
-EXTRA = {"dr_grpo": ("action.length=64",)}
+ROUND = ("budget.episodes=null", "budget.train_tokens=64")
+EXTRA = {
+    "dr_grpo": ("action.length=64",),
+    **dict.fromkeys(("rejection", "dpo", "ipo", "simpo", "kto"), ROUND),
+}
 
 
 def hexad(*words):

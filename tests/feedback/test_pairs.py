@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import episode, segment, verdict
 
+from builders import episode, segment, verdict
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.reward import Reward
 from hexad.feedback.pair_audit import audit

@@ -98,7 +98,7 @@ def test_unknown_method_names_the_nearest(write):
         ("name=3", "text"),
         ("update.optimizer.lr=.nan", "finite"),
         ("update.optimizer.lr=.inf", "finite"),
-        ("data.regime=offline", "'fixed' or 'online'"),
+        ("data.regime=offline", "'fixed', 'iterative' or 'online'"),
         ("critic=3", "a section"),
     ],
 )

@@ -6,9 +6,12 @@ import pytest
 from hexad.contract.needs import Needs
 from hexad.recipe import methods
 from hexad.recipe.axes import Recipe
-from hexad.recipe.legal import ESTIMATORS
+from hexad.recipe.legal import ESTIMATORS, PREFERENCES
 from hexad.recipe.methods import METHODS
 from hexad.recipe.presets import fill, lookup
+
+STORED = {"sft", "rejection", *PREFERENCES}
+"""Methods that read the model's own log-probs of stored tokens, whoever sampled them."""
 
 
 @pytest.mark.parametrize("record", METHODS.values(), ids=METHODS)
@@ -47,14 +50,17 @@ def test_assumptions_agree_with_the_table_of_estimators(record):
     assert record.assumptions.critic == rule.critic == (recipe.critic is not None)
     assert record.assumptions.min_group_size >= rule.group
     kl = recipe.update.kl
-    assert record.assumptions.reference == (kl is not None)
+    preference = PREFERENCES.get(recipe.update.surrogate)
+    assert record.assumptions.reference == (
+        kl is not None if preference is None else preference.reference
+    )
     stale = recipe.timing.mode == "asynchronous"
-    assert record.assumptions.tolerates_lag == (stale or record.name == "sft")
+    assert record.assumptions.tolerates_lag == (stale or record.name in STORED)
 
 
-def test_only_imitation_does_without_behaviour_logprobs():
+def test_only_imitation_and_preferences_do_without_behaviour_logprobs():
     demands = {name: record.assumptions.behaviour_logprobs for name, record in METHODS.items()}
-    assert [name for name, needed in demands.items() if not needed] == ["sft"]
+    assert {name for name, needed in demands.items() if not needed} == STORED
     assert all(r.needs["logprob"] == r.assumptions.behaviour_logprobs for r in METHODS.values())
 
 

@@ -2,10 +2,12 @@ import pytest
 
 from hexad.contract.faults import UserError
 from hexad.contract.sampling import Sampling
+from hexad.recipe.legal import PREFERENCES
 from hexad.recipe.load import load
 from hexad.recipe.methods import METHODS
 from hexad.recipe.validate import validate
 
+STORED = ("rejection", *PREFERENCES)
 HEADS = {
     "grpo": "method: grpo\nbudget: {episodes: 64}\n",
     "rloo": "method: rloo\nbudget: {episodes: 64}\n",
@@ -13,8 +15,9 @@ HEADS = {
     "reinforce": "method: reinforce\nbudget: {episodes: 64}\n",
     "sft": "method: sft\nbudget: {episodes: 64}\n",
     **{
-        name: f"method: {name}\nbudget: {{episodes: 64}}\n"
+        name: f"method: {name}\nbudget: {{{counted}: 64}}\n"
         for name in METHODS
+        for counted in ("train_tokens" if name in STORED else "episodes",)
         if name not in ("grpo", "rloo", "dr_grpo", "reinforce", "sft")
     },
 }

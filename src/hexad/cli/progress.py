@@ -12,6 +12,7 @@ from hexad.contract.events import (
     CheckpointWritten,
     Evaluated,
     Event,
+    ItemsMade,
     Published,
     Stalled,
     TriggerFired,
@@ -60,6 +61,8 @@ class Watcher:
         """Show ``event``; most are silent."""
         if isinstance(event, Published):
             self._batch(event.version)
+        elif isinstance(event, ItemsMade):
+            self.note(event.text)
         elif isinstance(event, Evaluated):
             self.console.print(_evaluated(event), highlight=False)
         elif isinstance(event, Stalled):

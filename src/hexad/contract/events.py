@@ -203,6 +203,13 @@ class TriggerFired(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ItemsMade(Event):
+    """Pairs, labels or kept samples were made of episodes: ``text`` is their audit in a line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkLost(Event):
     """Work done after the last checkpoint that a kill threw away and a resume does again."""
 

@@ -104,7 +104,7 @@ def correct(episodes: Sequence[Episode], refused: Refused) -> list[Episode]:
 def best(
     episodes: Sequence[Episode], refused: Refused, weights: Mapping[str, float]
 ) -> list[Episode]:
-    """Best-of-N: of every group the correct episode of the highest score, the shortest of equals."""
+    """Best-of-N: of every group the correct episode of highest score, the shortest of equals."""
     kept: dict[str, Episode] = {}
     for episode in correct(episodes, refused):
         held = kept.get(episode.group_id)
@@ -120,7 +120,8 @@ def _rank(episode: Episode, weights: Mapping[str, float]) -> tuple[float, int, i
 def _usable(
     members: Sequence[Episode], refused: Refused, *, together: bool = True
 ) -> list[Episode]:
-    reasons, used = refused.reasons, []
+    reasons = refused.reasons
+    used: list[Episode] = []
     for episode in members:
         if episode.faulted:
             reasons["faulted"] += 1

@@ -12,6 +12,7 @@ from pydantic import Field
 from hexad.contract.sampling import Sampling
 from hexad.recipe.axis import Axis, Fraction, NonNegative, Positive
 from hexad.recipe.credit_axis import CreditSpec
+from hexad.recipe.preference_axis import PairsSpec, RoundsSpec
 from hexad.recipe.task_axis import ChaosSpec, LatencySpec
 from hexad.recipe.timing_axis import TimingSpec
 from hexad.recipe.update_axis import CriticSpec, UpdateSpec
@@ -159,8 +160,9 @@ class DynamicSpec(Axis):
 class DataSpec(Axis):
     """Axis 2: who produced the data, and how often it is refreshed."""
 
-    regime: Literal["fixed", "online"] = "online"
-    """``fixed``: stored or expert episodes. ``online``: sampled by the current policy."""
+    regime: Literal["fixed", "iterative", "online"] = "online"
+    """``fixed``: stored or expert episodes. ``iterative``: sampled by the policy, in rounds, and
+    reused. ``online``: sampled by the current policy."""
     origin: str = "policy"
     """``policy``, ``expert`` (the environment's own demonstrations) or a folder of episodes."""
     groups: Positive = 32
@@ -169,6 +171,10 @@ class DataSpec(Axis):
     """Attempts at each task."""
     size: Positive | None = None
     """Fixed data: number of demonstrations; ``null`` uses each once (expert) or all (folder)."""
+    rounds: RoundsSpec | None = None
+    """Regime ``iterative``: what a round samples, and what is kept of it."""
+    pairs: PairsSpec | None = None
+    """Preferences: how pairs are made of attempts at one task."""
     dynamic: DynamicSpec | None = None
     """Replace groups without a contrast by further ones; ``null`` trains on what was drawn."""
     retries: NonNegative = 2

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hexad.recipe.axis import Axis, Fraction
+from hexad.recipe.axis import Axis, Fraction, Positive
 
 
 class PreferenceSpec(Axis):
@@ -30,3 +30,28 @@ class PreferenceSpec(Axis):
     """Reduction ``sum``: discount by which later turns weigh less (DMPO)."""
     nll: float | None = Field(default=None, gt=0)
     """Weight of the chosen side's mean negative log-likelihood, against its displacement."""
+
+
+class PairsSpec(Axis):
+    """How the attempts at one task become pairs, or single labels for KTO."""
+
+    rule: Literal["reward_gap", "shortest_correct", "labels"]
+    """``reward_gap``: best with worst. ``shortest_correct``: the shortest correct attempt with a
+    wrong or longer one. ``labels``: no pairs, but correct attempts and others (KTO)."""
+    gap: float | None = Field(default=None, gt=0)
+    """Rule ``reward_gap``: least difference of the two scores."""
+    most: Positive = 1
+    """Pairs a task; every attempt is in one at most."""
+
+
+class RoundsSpec(Axis):
+    """Regime ``iterative``: the policy samples, then learns from what was made of its samples."""
+
+    tasks: Positive
+    """Train tasks tried at the start of a round, each ``data.group_size`` times."""
+    passes: Positive | None = None
+    """Passes over what was made of them; ``null`` repeats until a budget ends the run."""
+    rounds: Positive = 1
+    """Rounds; each samples new tasks with the policy as it is then."""
+    keep: Literal["correct", "best"] | None = None
+    """Imitation of one's own samples: all correct ones, or the best one of every task."""

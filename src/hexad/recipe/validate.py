@@ -10,7 +10,7 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.methods import method
 from hexad.recipe.presets import lookup
 from hexad.recipe.problem import Problem
-from hexad.recipe.rules import credit, data, roles, run, task, timing, update
+from hexad.recipe.rules import credit, data, preference, roles, run, task, timing, update
 
 __all__ = ["RULES", "Problem", "problems", "refusal", "validate"]
 
@@ -49,7 +49,7 @@ _INERT = (
     _Inert("action.inner", "action.denominator", ("prompt",)),
     _Inert("data.size", "data.regime", ("fixed",)),
     _Inert("data.dynamic", "data.regime", ("online",)),
-    _Inert("feedback.weights", "feedback.source", ("verifier",)),
+    _Inert("feedback.weights", "feedback.source", ("verifier", "preferences")),
     _Inert("update.optimizer.floor", "update.optimizer.schedule", ("linear", "cosine")),
 )
 _DEFAULTS = Recipe()
@@ -68,6 +68,9 @@ def _inert(recipe: Recipe) -> Iterator[Problem]:
 RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     data.feedback,
     data.data,
+    preference.loss,
+    preference.rounds,
+    preference.pairs,
     data.overlong,
     credit.estimator,
     credit.companions,

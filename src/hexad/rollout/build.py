@@ -74,7 +74,7 @@ def world_of(
 ) -> World:
     """The world of training episodes; ``held`` gets what must be released."""
     tasks = held.enter_context(opened(_origin(recipe).make()))
-    if recipe.data.regime == "online":
+    if recipe.data.regime != "fixed":
         require_undoable(tasks)
     if recipe.task.limits.context_tokens > policy.max_context:
         raise UserError(
@@ -83,7 +83,7 @@ def world_of(
             where="task.limits.context_tokens",
             fix=f"lower it to at most {policy.max_context}",
         )
-    verified = recipe.feedback.source == "verifier"
+    verified = recipe.feedback.source == "verifier" or recipe.data.regime == "iterative"
     feedback = _training(recipe, tasks, held) if verified else None
     chat = policy.chat(tasks.tools)
     identity = PolicyIdentity(

@@ -19,7 +19,8 @@ class Harvest:
     ``episodes`` and ``dropped``: its reward stays in a baseline, and its tokens have weight 0.
     ``greedy`` holds the score of an auxiliary greedy rollout by group id, NaN where it was not
     scored; ``values`` holds, by episode id, the value of the state that each turn began in, from
-    continuations. ``ages`` are seconds since the end of an episode, by id, where it waited. An
+    continuations. ``reused`` names episodes that an earlier batch was trained on: they are booked
+    already. ``ages`` are seconds since the end of an episode, by id, where it waited. An
     ``interrupted`` harvest is none: the user asked for the end.
     """
 
@@ -31,6 +32,7 @@ class Harvest:
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
     ages: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
+    reused: frozenset[str] = frozenset()
 
 
 class Source(Protocol):

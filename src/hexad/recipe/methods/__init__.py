@@ -10,22 +10,32 @@ from hexad.recipe.methods.areal import AREAL
 from hexad.recipe.methods.cispo import CISPO
 from hexad.recipe.methods.compactionrl import COMPACTIONRL
 from hexad.recipe.methods.dapo import DAPO
+from hexad.recipe.methods.dpo import DPO
 from hexad.recipe.methods.dr_grpo import DR_GRPO
 from hexad.recipe.methods.gigpo import GIGPO
 from hexad.recipe.methods.grpo import GRPO
 from hexad.recipe.methods.gspo import GSPO
 from hexad.recipe.methods.impala import IMPALA
+from hexad.recipe.methods.ipo import IPO
+from hexad.recipe.methods.kto import KTO
 from hexad.recipe.methods.ppo import PPO
 from hexad.recipe.methods.record import Assumptions, Method, flatten
 from hexad.recipe.methods.reinforce import REINFORCE
 from hexad.recipe.methods.reinforce_pp import REINFORCE_PP
+from hexad.recipe.methods.rejection import REJECTION
 from hexad.recipe.methods.rloo import RLOO
 from hexad.recipe.methods.sao import SAO
 from hexad.recipe.methods.sft import SFT
+from hexad.recipe.methods.simpo import SIMPO
 from hexad.recipe.methods.vapo import VAPO
 
 _RECORDS = (
     SFT,
+    REJECTION,
+    DPO,
+    IPO,
+    SIMPO,
+    KTO,
     REINFORCE,
     RLOO,
     GRPO,

@@ -60,7 +60,10 @@ def _assumptions(record: Method) -> list[str]:
     if assume.reference:
         found.append("a frozen reference policy")
     found.append("stale data is corrected" if assume.tolerates_lag else "fresh data")
-    return found if record.needs.get("reward") else ["expert actions"]
+    source = record.axes["feedback"]["source"]
+    if source == "demonstrations":
+        return ["expert actions"]
+    return ["preferences", *found[:-1]] if source == "preferences" else found
 
 
 def _wrapped(text: str, indent: str = "", hang: int = 0) -> str:

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hexad.contract.support import MAX_SUPPORT
+from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
 from hexad.recipe.problem import Problem
 
 
 def feedback(recipe: Recipe) -> Iterator[Problem]:
-    """Imitation with demonstrations, advantages with a verifier."""
+    """Imitation with demonstrations or kept samples, advantages with a verifier."""
+    if recipe.update.surrogate in legal.PREFERENCES:
+        return  # rules.preference
     imitates = recipe.update.surrogate == "nll"
     source = recipe.feedback.source
-    if imitates and source != "demonstrations":
+    kept = recipe.data.rounds is not None and recipe.data.rounds.keep is not None
+    if imitates and source != "demonstrations" and not kept:
         reason = "surrogate nll imitates, and a verifier gives no actions to imitate"
         yield Problem("update.surrogate", reason, "use plain or clip, or method: sft")
     if source == "demonstrations" and not imitates:
         reason = f"demonstrations carry no reward for surrogate {recipe.update.surrogate}"
         yield Problem("feedback.source", reason, "use update.surrogate: nll, or source: verifier")
+    if source == "preferences":
+        reason = f"surrogate {recipe.update.surrogate} compares nothing"
+        yield Problem("feedback.source", reason, "use source: verifier, or update.surrogate: dpo")
     estimates = recipe.credit.estimator != "none"
     if imitates and estimates:
         reason = "imitation has no advantage, so the estimator would be ignored"
@@ -34,11 +41,12 @@ def data(recipe: Recipe) -> Iterator[Problem]:
     if demonstrated and data.regime != "fixed":
         reason = "demonstrations are stored episodes, not sampled by the current policy"
         yield Problem("data.regime", reason, "use data.regime: fixed")
-    if not demonstrated and data.regime == "fixed":
+    preferred = recipe.feedback.source == "preferences"
+    if not demonstrated and not preferred and data.regime == "fixed":
         reason = "the estimators here need episodes of the current policy"
         yield Problem("data.regime", reason, "use data.regime: online, or method: sft")
-    if data.regime == "online" and data.origin != "policy":
-        reason = f"online data is sampled by the policy, not by {data.origin!r}"
+    if data.regime != "fixed" and data.origin != "policy":
+        reason = f"{data.regime} data is sampled by the policy, not by {data.origin!r}"
         yield Problem("data.origin", reason, "use data.origin: policy")
     if data.regime == "fixed" and data.origin == "policy":
         reason = "fixed data is not sampled while training"

@@ -47,7 +47,7 @@ def surrogate(recipe: Recipe) -> Iterator[Problem]:
         fix = "use action.combine: sum (the product of ratios), or mean (GSPO), or ratio: token"
         yield Problem("action.combine", reason, fix)
     if action.denominator not in rule.denominators:
-        reason = f"surrogate {name} is one term an episode"
+        reason = f"surrogate {name} does not average over {action.denominator}s"
         fix = f"use action.denominator: {' or '.join(rule.denominators)}"
         yield Problem("action.denominator", reason, fix)
 

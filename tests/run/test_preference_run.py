@@ -1,0 +1,87 @@
+"""A preference run: its books hold every sample once, and a killed one is the whole one."""
+
+import json
+import signal
+
+import pytest
+from short_run import facts, finish, start
+
+RECIPE = """
+name: short
+method: dpo
+task:
+  environment: calculator
+  limits: {turns: 3, turn_tokens: 8, context_tokens: 160}
+policy: {model: "builtin:tiny"}
+feedback: {mapping: "dense:DenseMapping"}
+data:
+  groups: 3
+  group_size: 4
+  rounds: {tasks: 4, passes: 2, rounds: 2}
+  pairs: {rule: reward_gap, gap: 0.05, most: 2}
+update:
+  minibatches: 2
+  optimizer: {lr: 1e-4}
+budget: {train_tokens: 100000}
+run:
+  seed: 3
+  evaluation: {every: 3, tasks: 6, final: none}
+  checkpoints: {every: 2, keep: 2}
+system: {engine_rows: 12, threads: 1}
+"""
+
+
+def write_recipe(folder):
+    path = folder / "short.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def audits(run):
+    return (run / "pairs.jsonl").read_text()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    output = finish(start(write_recipe(folder), folder / "run"))
+    return folder / "run", output
+
+
+def test_every_sample_is_booked_once_and_reused_samples_cost_no_rollout(whole):
+    run, output = whole
+    last = json.loads((run / "ledger.jsonl").read_text().splitlines()[-1])
+    books = last["books"]
+    assert books["generated"] == books["trained"] + sum(books["dropped"].values())
+    assert books["pending"] == 0 and set(books["dropped"]) == {"unused"}
+    assert last["used"]["episodes"] == 2 * 4 * 4
+    assert last["used"]["train_tokens"] == 2 * books["trained"]
+    assert "no task is left" in output
+
+
+def test_both_rounds_are_audited_on_the_screen_and_in_the_folder(whole):
+    run, output = whole
+    rows = [json.loads(line) for line in audits(run).splitlines()]
+    assert [row["round"] for row in rows] == [0, 1]
+    assert all(row["tasks"] == 4 and row["pairs"] > 0 for row in rows)
+    assert output.count("round 0: ") == output.count("round 1: ") == 1
+
+
+def test_the_first_loss_is_below_ln_2_only_by_one_step(whole):
+    """Two steps a batch: the first at the reference, the second after one step from it."""
+    rows = [json.loads(line) for line in (whole[0] / "metrics.jsonl").read_text().splitlines()]
+    assert rows[0]["policy/loss/max"] == pytest.approx(0.693147, abs=1e-5)
+    assert rows[-1]["policy/loss"] < rows[0]["policy/loss"]
+
+
+@pytest.mark.parametrize("point", ["loop:after-update:4", "loop:after-store:1", "rollout:episode:20"])
+def test_a_kill_changes_nothing(whole, tmp_path, point):
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    killed = start(recipe, run, HEXAD_CRASH_AT=point)
+    output, _ = killed.communicate(timeout=240)
+    assert killed.returncode == -signal.SIGKILL, output
+    finish(start(recipe, run, "--resume"))
+    found, expected = facts(run), facts(whole[0])
+    for name in expected:
+        assert found[name] == expected[name], f"{name} differs"
+    assert audits(run) == audits(whole[0])
