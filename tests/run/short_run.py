@@ -40,7 +40,8 @@ def write_recipe(folder: Path) -> Path:
 def start(recipe: Path, run: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
     """The real command in its own process."""
     code = "from hexad.cli.main import main; main()"
-    paths = os.pathsep.join([str(HERE), str(HERE.parent)])
+    outer = os.environ.get("PYTHONPATH", "")
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), outer])
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths, **environment}
     command = [sys.executable, "-c", code, "train", str(recipe), "--run", str(run), *words]
     return subprocess.Popen(

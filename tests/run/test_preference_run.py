@@ -12,7 +12,7 @@ method: dpo
 task:
   environment: calculator
   limits: {turns: 3, turn_tokens: 8, context_tokens: 160}
-policy: {model: "builtin:tiny"}
+policy: {model: "builtin:tiny", sampling: {grammar: "start: /[0-9][0-9]?[0-9]?/"}}
 feedback: {mapping: "dense:DenseMapping"}
 data:
   groups: 3
@@ -52,10 +52,12 @@ def test_every_sample_is_booked_once_and_reused_samples_cost_no_rollout(whole):
     run, output = whole
     last = json.loads((run / "ledger.jsonl").read_text().splitlines()[-1])
     books = last["books"]
-    assert books["generated"] == books["trained"] + sum(books["dropped"].values())
+    played = books["generated"] - books["auxiliary"]["evaluation"]
+    assert played == books["trained"] + sum(books["dropped"].values())
     assert books["pending"] == 0 and set(books["dropped"]) == {"unused"}
-    assert last["used"]["episodes"] == 2 * 4 * 4
-    assert last["used"]["train_tokens"] == 2 * books["trained"]
+    row = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert row["budget/episodes"] == 2 * 4 * 4
+    assert row["budget/train_tokens"] == 2 * books["trained"]
     assert "no task is left" in output
 
 
@@ -74,7 +76,9 @@ def test_the_first_loss_is_below_ln_2_only_by_one_step(whole):
     assert rows[-1]["policy/loss"] < rows[0]["policy/loss"]
 
 
-@pytest.mark.parametrize("point", ["loop:after-update:4", "loop:after-store:1", "rollout:episode:20"])
+@pytest.mark.parametrize(
+    "point", ["loop:after-update:4", "loop:after-store:1", "rollout:episode:20"]
+)
 def test_a_kill_changes_nothing(whole, tmp_path, point):
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     killed = start(recipe, run, HEXAD_CRASH_AT=point)
