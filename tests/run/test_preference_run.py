@@ -49,7 +49,7 @@ def whole(tmp_path_factory):
 
 
 def test_every_sample_is_booked_once_and_reused_samples_cost_no_rollout(whole):
-    run, output = whole
+    run, _ = whole
     last = json.loads((run / "ledger.jsonl").read_text().splitlines()[-1])
     books = last["books"]
     played = books["generated"] - books["auxiliary"]["evaluation"]
@@ -58,7 +58,6 @@ def test_every_sample_is_booked_once_and_reused_samples_cost_no_rollout(whole):
     row = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert row["budget/episodes"] == 2 * 4 * 4
     assert row["budget/train_tokens"] == 2 * books["trained"]
-    assert "no task is left" in output
 
 
 def test_both_rounds_are_audited_on_the_screen_and_in_the_folder(whole):
