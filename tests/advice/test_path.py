@@ -4,6 +4,7 @@ import pytest
 from advice_world import CONTRAST, FAILED, FEW, FLAT, GAIN, NO_GAIN, SOLVED, ask, methods, number
 
 from hexad.advice.measured import BarrierProfile, Lag
+from hexad.contract.faults import UserError
 from hexad.recipe.methods import METHODS
 
 SINGLE = {"critic": {"candidates": "single"}}
@@ -166,3 +167,16 @@ def test_the_eight_steps_say_what_is_done():
     assert ask(DANGER).steps[0].state == "open"
     nobody = ask({"feedback": {"outcome": "none", "agreement": None}})
     assert [item.state for item in nobody.steps[:2]] == ["open", "open"]
+
+
+def test_the_task_is_taken_over_as_far_as_each_stage_can_hold_it():
+    slow = {"kind": "constant", "mean": 0.1}
+    task = {"task": {"environment": "calculator", "latency": slow, "selection": {"count": 50}}}
+    first, second = (stage["recipe"] for stage in ask(RICH, task).draft.tree["stages"])
+    assert "latency" not in first["task"] and second["task"]["latency"] == slow
+    assert first["run"]["evaluation"] == second["run"]["evaluation"] == {"tasks": 50}
+
+
+def test_a_mistake_in_the_task_section_is_the_users():
+    with pytest.raises(UserError, match=r"task\.latency\.sigma"):
+        ask({"task": {"latency": {"kind": "lognormal", "mean": 0.1}}})
