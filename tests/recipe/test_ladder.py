@@ -64,4 +64,4 @@ def test_an_asynchronous_recipe_keeps_what_makes_its_method(method):
             "recomputed",
         )
     else:
-        assert (credit.estimator, credit.rho_bar, credit.c_bar) == ("vtrace", 1.0, 1.0)
+        assert (credit.estimator, credit.rho_bar, credit.c_bar) == ("vtrace", 2.0, 2.0)
