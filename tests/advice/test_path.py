@@ -1,11 +1,15 @@
 """What a task starts with: the seed's matrix, and how its rows compose."""
 
+from pathlib import Path
+
 import pytest
 from advice_world import CONTRAST, FAILED, FEW, FLAT, GAIN, NO_GAIN, SOLVED, ask, methods, number
 
 from hexad.advice.measured import BarrierProfile, Lag
 from hexad.contract.faults import UserError
+from hexad.recipe.load import build
 from hexad.recipe.methods import METHODS
+from hexad.recipe.read import Document
 
 SINGLE = {"critic": {"candidates": "single"}}
 STREAM = {"data": {"collection": "continuous"}}
@@ -25,8 +29,16 @@ def test_rich_demonstrations_and_no_protocol_start_with_imitation():
 
 def test_a_subjective_goal_in_a_costly_world_starts_with_pairs():
     advice = ask(PAIRS, {"data": {"trials": "costly"}, "feedback": {"agreement": None}})
-    assert methods(advice) == ["dpo"]
-    assert ("dpo" in METHODS) == (advice.draft.tree is not None)
+    assert methods(advice) == ["dpo"] and advice.draft.tree is None
+    assert "feedback.pairs_from" in advice.refusals[0]
+
+
+def test_pairs_are_read_and_never_sampled():
+    recorded = {"feedback": {"pairs_from": "recorded", "agreement": None}}
+    tree = ask(PAIRS, DANGER, recorded).draft.tree
+    built = build(Document(Path("x.yaml"), tree, {}))
+    assert (built.method, built.data.regime, built.data.origin) == ("dpo", "fixed", "recorded")
+    assert built.data.rounds is None and built.run.evaluation.every is None
 
 
 def test_a_judge_is_followed_after_pairs_only_where_trials_are_cheap():

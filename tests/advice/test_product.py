@@ -48,6 +48,7 @@ SAMPLING = {
 REST = {
     "feedback.process": ("none", "learned", "checkable"),
     "feedback.demonstrations_from": ("expert", "recorded"),
+    "feedback.pairs_from": (None, "recorded"),
     "data.trials": ("cheap", "costly"),
     "action.unit": ("token", "span", "turn", "tool_call", "episode"),
     "action.weight": ("published", "token", "response", "prompt", "episode"),
@@ -92,6 +93,12 @@ def product(space, **fixed):
         yield {**fixed, **dict(zip(space, values, strict=True))}
 
 
+def stages(tree):
+    if tree is None:
+        return []
+    return [stage["recipe"] for stage in tree["stages"]] if "stages" in tree else [tree]
+
+
 def check(values, advice):
     """What must hold for every task."""
     online = [s for s in advice.path.steps if s.kind == "rl"]
@@ -104,6 +111,8 @@ def check(values, advice):
         assert not planned
     if values.get("data.irreversible") and not values.get("data.sandbox") and advice.draft.tree:
         assert advice.draft.tree["run"]["evaluation"]["every"] is None
+    for tree in stages(advice.draft.tree):
+        assert tree["method"] != "dpo" or tree["data"]["regime"] == "fixed"
     if online:
         assert values["feedback.agreement"] == world.PASSED
         assert values["feedback.outcome"] != "none"

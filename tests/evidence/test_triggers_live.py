@@ -14,7 +14,7 @@ from hexad.recipe.read import Document
 
 
 def recipe(path, method, **axes) -> Recipe:
-    tree = {"method": method, "budget": {"episodes": 64}, **axes}
+    tree = {"method": method, "budget": {"train_tokens": 64}, **axes}
     return build(Document(path, tree, {}))
 
 

@@ -23,6 +23,8 @@ table.
 """
 SINGLES, GROUPS, GROUP_SIZE = 256, 32, 8
 """Tasks in a batch of single attempts; tasks and attempts in a batch of groups."""
+GAP = 0.5
+"""Least difference of scores of a pair, as in the preset: between right and wrong."""
 PRETRAIN = 4
 """Batches on which only the critic learns, as in the recipes of the calculator."""
 CLOCKS = {"token": "token", "span": "span", "turn": "turn", "tool_call": "turn", "episode": "token"}
@@ -51,8 +53,8 @@ def draft(answers: Questionnaire, path: Path, facts: Facts, source: Document) ->
     stages: list[Tree] = []
     missing: dict[str, str] = {}
     for step in path.steps:
-        if step.method not in running():
-            missing[step.method] = f"the method {step.method} does not run in this version yet"
+        if why := _lacks(step, answers):
+            missing[step.method] = why
             break
         stages.append(_stage(answers, step, facts, first=not stages))
     if not stages:
@@ -60,6 +62,15 @@ def draft(answers: Questionnaire, path: Path, facts: Facts, source: Document) ->
     tree = {**stages[0], "name": answers.name} if len(stages) == 1 else _staged(answers, stages)
     _validate(tree, source)
     return Draft(tree, missing)
+
+
+def _lacks(step: Step, answers: Questionnaire) -> str:
+    """Why ``step`` cannot be written down yet; empty where it can."""
+    if step.method not in running():
+        return f"the method {step.method} does not run in this version yet"
+    if step.kind == "dpo" and answers.feedback.pairs_from is None:
+        return "the pairs are nowhere to be found: name their folder in feedback.pairs_from"
+    return ""
 
 
 def _validate(tree: Tree, source: Document) -> None:
@@ -108,8 +119,10 @@ def _imitation(answers: Questionnaire, method: str, facts: Facts) -> Tree:
 
 
 def _preference(answers: Questionnaire, method: str, facts: Facts) -> Tree:
-    pairs = answers.feedback.pairs_from
-    return {"data": {"origin": pairs}} if pairs is not None else {}
+    """Pairs that are there already: the preset would sample its own, which was not asked for."""
+    origin = answers.feedback.pairs_from
+    pairs = {"rule": "reward_gap", "gap": GAP}
+    return {"data": {"regime": "fixed", "origin": origin, "rounds": None, "pairs": pairs}}
 
 
 def _reinforcement(answers: Questionnaire, method: str, facts: Facts) -> Tree:

@@ -44,7 +44,7 @@ class FeedbackAnswers(Axis):
     demonstrations_from: str = "expert"
     """A folder of recorded episodes, or ``expert``: the environment's own demonstrations."""
     pairs_from: str | None = None
-    """Where the preference pairs are; ``null`` leaves it to the preset."""
+    """A folder of recorded episodes, several of a task and scored, that pairs are made of."""
 
 
 class DataAnswers(Axis):
