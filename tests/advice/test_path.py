@@ -192,3 +192,9 @@ def test_the_task_is_taken_over_as_far_as_each_stage_can_hold_it():
 def test_a_mistake_in_the_task_section_is_the_users():
     with pytest.raises(UserError, match=r"task\.latency\.sigma"):
         ask({"task": {"latency": {"kind": "lognormal", "mean": 0.1}}})
+
+
+def test_signs_are_those_of_the_shapes_and_starts_that_the_path_takes():
+    keys = [trigger.key for trigger in ask({"feedback": {"process": "checkable"}}).triggers]
+    assert keys == ["no-contrast", "heavy-barrier", "process-hacked", "verifier-hole"]
+    assert "process-hacked" not in [trigger.key for trigger in ask().triggers]

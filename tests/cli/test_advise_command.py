@@ -264,3 +264,17 @@ def test_on_a_terminal_every_axis_is_asked(task, monkeypatch):
     assert code == 0 and "to be kept as a task file" in out and "No recipe" in out
     monkeypatch.setattr(asking.typer, "confirm", lambda question, default: True)
     assert asking.ask(Console(file=io.StringIO()))["feedback"]["agreement"]["right"] == 60
+
+
+def test_differences_and_contradictions_are_shown_to_people(task, tmp_path):
+    task.write_text(TASK + "action: {overflow: true}\n")
+    _, out, _ = hexad("advise", task, "--check", profile(tmp_path / "c"))
+    assert "Contradiction: action.overflow: True with credit.horizon: short" in out
+    assert "Measured, not as stated: timing.durations: similar" in out
+
+
+def test_of_run_and_profile_the_groups_of_the_run_are_newer(tmp_path):
+    run = evidence.of_run(run_folder(tmp_path / "run"))
+    both = evidence.join(run, evidence.of_check(profile(tmp_path / "c")))
+    assert both.groups == run.groups and both.profile is not None
+    assert evidence.join(None, None).groups is None
