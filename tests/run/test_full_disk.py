@@ -30,7 +30,7 @@ def syncs(tmp_path_factory):
     return len(calls)
 
 
-@pytest.mark.parametrize("share", [0.02, 0.2, 0.35, 0.4, 0.45, 0.5, 0.6, 0.75, 0.9])
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9])
 def test_a_full_disk_is_one_message_and_costs_only_what_was_not_committed(
     tmp_path, monkeypatch, finished, syncs, share
 ):

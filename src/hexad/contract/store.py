@@ -199,9 +199,11 @@ class Store:
         self._remove([part.path])
 
     def _remove(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            path.unlink(missing_ok=True)
-        sync_folder(self.folder)
+        """Remove files, and force that to disk. Raises ``UserError`` when the disk is full."""
+        with disk_errors("tidy the episodes folder", self.folder):
+            for path in paths:
+                path.unlink(missing_ok=True)
+            sync_folder(self.folder)
 
     def _sorted_out(self) -> tuple[list[Part], list[Part]]:
         """Parts that count, and parts that a longer one covers."""
