@@ -13,6 +13,7 @@ from hexad.contract.events import (
     Stalled,
     Timed,
     TriggerFired,
+    WorkerReplaced,
 )
 from hexad.evidence.ledger import Ledger
 from hexad.recipe.load import load
@@ -38,6 +39,7 @@ def show(tmp_path):
         watcher(Evaluated(2, "selection", 20, 0, None, None, None))
         watcher(CheckpointWritten(2, "somewhere/step_2"))
         watcher(TriggerFired(2, "k", "groups are alike", "signal [red]low[/]", "use ppo"))
+        watcher(WorkerReplaced(2, "worker 0 is gone"))
         watcher(Stalled(2, "batch 2 waits for 3 [red]episodes[/]"))
         watcher.close()
         watcher.close()
@@ -54,6 +56,7 @@ def test_plain_lines_tell_batches_share_and_evaluations(show):
     assert "success 50.0% [29.0%, 71.0%] of 18, 2 not scored" in text
     assert "sign to change direction: groups are alike (signal [red]low[/]): use ppo" in text
     assert "batch 2 waits for 3 [red]episodes[/]" in text  # not markup
+    assert "worker 0 is gone" in text
     assert "none of 20 was scored" in text and "somewhere/step_2" in text
     assert "\x1b[" not in text
 

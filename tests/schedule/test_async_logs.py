@@ -145,3 +145,17 @@ def test_a_paused_episode_goes_on_from_its_log_after_a_resume(tmp_path):
     assert order.lost == 2 and order.lineage == {0: "digest-0"}
     assert episode.costs.lost_tokens == 2
     assert [e.episode.episode_id for e in again.of(EpisodeDone)] == ["v0-0-0"]
+
+
+def test_a_log_of_weights_that_no_longer_exist_is_lost_and_its_episode_starts_afresh(tmp_path):
+    first = begun(tmp_path / "wal")
+    log(tmp_path / "wal", "v0-0-0", 3)  # sampled by version 0
+    state = first.source.state()
+    again = Bench(recipe(groups=2, max_lag=1), ScriptedWorkers(silent), tmp_path / "wal", version=1)
+    again.source.restore(state)
+    again.publish()  # its history knows version 1 alone
+    again.source._start()
+    (order,) = (o for o in orders(again.backend) if o.episode_id == "v0-0-0")
+    assert (order.lost, order.lineage) == (3, {})
+    bodies = [f.body for _, f in again.backend.sent if f.head.get("episode_id") == "v0-0-0"]
+    assert bodies == [b""]

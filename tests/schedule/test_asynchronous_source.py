@@ -11,7 +11,7 @@ from scripted_workers import ScriptedWorkers, scripted_episode
 from source_bench import Bench, any_fate, faulty, orders, recipe
 
 import builders
-from hexad.contract.events import EpisodeDone, Stalled, TasksDrawn, WorkersSeen
+from hexad.contract.events import EpisodeDone, TasksDrawn, WorkerReplaced, WorkersSeen
 from hexad.contract.faults import ContractViolation, FaultRateExceeded, UserError, WorkersLost
 from hexad.contract.lag import lag
 from hexad.schedule.messages import Failed
@@ -139,7 +139,7 @@ def test_a_dead_worker_is_replaced_and_its_episodes_are_played_again(bench):
     harvest = made.batch()
     assert [e.task_id for e in harvest.episodes] == [f"toy:{i}" for i in range(4)]
     assert backend.starts == 2
-    assert "worker 0 is gone" in made.of(Stalled)[0].text
+    assert "worker 0 is gone" in made.of(WorkerReplaced)[0].text
     assert made.of(WorkersSeen)[0].lost == 1
 
 

@@ -16,6 +16,7 @@ from hexad.contract.events import (
     Published,
     Stalled,
     TriggerFired,
+    WorkerReplaced,
 )
 from hexad.evidence import metrics
 from hexad.evidence.ledger import Ledger
@@ -65,7 +66,7 @@ class Watcher:
             self.note(event.text)
         elif isinstance(event, Evaluated):
             self.console.print(_evaluated(event), highlight=False)
-        elif isinstance(event, Stalled):
+        elif isinstance(event, Stalled | WorkerReplaced):
             self.note(event.text)
         elif isinstance(event, TriggerFired):
             self.note(f"sign to change direction: {event.what} ({event.shown}): {event.then}")

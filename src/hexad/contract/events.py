@@ -183,6 +183,13 @@ class WorkersSeen(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerReplaced(Event):
+    """A worker is gone and another one took its slot: ``text`` says why, and what goes on."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stalled(Event):
     """Nobody finished an episode for a while: ``text`` says who waits for whom."""
 

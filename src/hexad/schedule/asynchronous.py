@@ -22,6 +22,7 @@ from hexad.contract.events import (
     Sink,
     Stalled,
     TasksDrawn,
+    WorkerReplaced,
     WorkersSeen,
     ignore,
 )
@@ -347,7 +348,7 @@ class AsynchronousSource:
             flight.log, flight.sent = self._log(flight), False
             self._send(flight)
         text = f"worker {gone.slot} is gone ({gone.why}); {len(gone.episodes)} episodes go on"
-        self._sink(Stalled(self._loaded, text))
+        self._sink(WorkerReplaced(self._loaded, text))
 
     def _log(self, flight: Flight) -> bytes:
         """What is recorded of an episode: by its worker, or only what that was handed to begin."""
@@ -420,7 +421,8 @@ class AsynchronousSource:
     def _send(self, flight: Flight) -> None:
         if not flight.sent:
             flight.sent = True
-            changes = {"lost": flight.lost, "lineage": self._lineage(flight)}
+            lineage = self._lineage(flight)  # it may give the log up: then its tokens are lost
+            changes = {"lost": flight.lost, "lineage": lineage}
             self._crew.play(flight.order.model_copy(update=changes), flight.log)
 
     def _lineage(self, flight: Flight) -> dict[int, str]:
