@@ -26,7 +26,6 @@ def utilisation(rows: list[Row]) -> dict[str, Any] | None:
         for row in rows
         for key, value in row.items()
         if key.startswith("time/") and "/" not in key[5:] and key not in _APART
-        if key != metrics.AGE
     ]
     waited = sum(row.get(_WAITS, 0.0) for row in rows)
     seconds = sum(phases) + waited
