@@ -146,6 +146,8 @@ class Loop:
         if harvest.interrupted:
             return
         self.exhausted = harvest.exhausted
+        if harvest.begins and isinstance(parts.learner, PreferenceLearner):
+            parts.learner.begin_round()
         self._account(version, harvest)
         episodes = self._admit(version, harvest.episodes)
         if episodes:
@@ -243,12 +245,13 @@ class Loop:
         if parts.source is not None:
             harvest = parts.source.next(version)
             told = (harvest.greedy, harvest.values, harvest.ages)
-            facts = [harvest.exhausted, harvest.interrupted, *(dict(each) for each in told)]
+            flags = (harvest.exhausted, harvest.interrupted, harvest.begins)
+            facts = [*flags, *(dict(each) for each in told)]
             head = json.dumps(facts).encode()
             payload = len(head).to_bytes(8, "big") + head + to_ipc(harvest.episodes)
         received = parts.ranks.broadcast_bytes(payload)
         edge = 8 + int.from_bytes(received[:8], "big")
-        exhausted, interrupted, greedy, values, ages = json.loads(received[8:edge])
+        exhausted, interrupted, begins, greedy, values, ages = json.loads(received[8:edge])
         mine = Harvest(
             tuple(from_ipc(received[edge:])),
             exhausted,
@@ -256,6 +259,7 @@ class Loop:
             values=values,
             ages=ages,
             interrupted=interrupted,
+            begins=begins,
         )
         return mine if parts.source is None else replace(harvest, episodes=mine.episodes)
 

@@ -170,7 +170,7 @@ def test_a_reference_that_is_not_the_start_is_refused():
     with torch.no_grad():
         next(learner.policy.model.parameters()).add_(0.1)
     batch = assemble(pairs())
-    with pytest.raises(ContractViolation, match="not the policy that the run starts with"):
+    with pytest.raises(ContractViolation, match="not the policy that it was copied from"):
         learner.update(batch, learner.score(batch), assign(batch, settings()), 0.0)
 
 
@@ -205,6 +205,48 @@ def test_a_resume_from_another_start_is_refused():
     learner, _ = train(pairs(), settings())
     with pytest.raises(UserError, match="other weights than when the run began"):
         PreferenceLearner(tiny(seed=1), settings()).restore(learner.state())
+
+
+def rounds(reference):
+    """Three batches: a round of two, then one of one. The last report, and the learner."""
+    data = {"regime": "iterative", "rounds": {"tasks": 4, "rounds": 2, "reference": reference}}
+    learner, losses = PreferenceLearner(tiny(), settings(data=data)), []
+    for begins in (True, False, True):
+        if begins:
+            learner.begin_round()
+        batch = assemble(pairs())
+        before = weights(learner)
+        scores = learner.score(batch)
+        report = learner.update(batch, scores, assign(batch, learner.recipe), 0.0)
+        losses.append(report.scalars["loss"])
+    return learner, scores.reference, losses, before
+
+
+def test_the_reference_of_a_round_is_the_policy_that_it_starts_with():
+    learner, role, losses, before = rounds("round_start")
+    assert losses[0] == pytest.approx(np.log(2), abs=1e-9) and losses[1] < 0.69
+    assert losses[2] == pytest.approx(np.log(2), abs=1e-9)
+    frozen = torch.cat([p.reshape(-1) for p in learner.reference.parameters()])
+    assert torch.equal(frozen, before) and not frozen.requires_grad
+    assert (role.version, role.digest) == (2, learner.anchor) != (2, learner.lineage)
+
+
+def test_the_initial_reference_stays_through_all_rounds():
+    learner, role, losses, _ = rounds("initial")
+    assert losses[0] == pytest.approx(np.log(2), abs=1e-9) and losses[2] < losses[1] < 0.69
+    frozen = torch.cat([p.reshape(-1) for p in learner.reference.parameters()])
+    assert torch.equal(frozen, weights(PreferenceLearner(tiny(), settings())))
+    assert role.version == 0
+
+
+def test_a_resume_in_a_later_round_keeps_its_reference():
+    learner, *_ = rounds("round_start")
+    again = PreferenceLearner(tiny(seed=1), learner.recipe)
+    again.restore(learner.state())
+    batch = assemble(pairs())
+    ours, theirs = (each.score(batch).reference for each in (learner, again))
+    assert torch.equal(ours.logprob[batch.action], theirs.logprob[batch.action])
+    assert (ours.version, ours.digest) == (theirs.version, theirs.digest) == (2, again.anchor)
 
 
 # -- KTO ---------------------------------------------------------------------------------------

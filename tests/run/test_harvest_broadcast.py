@@ -12,6 +12,7 @@ SENT = Harvest(
     dropped=((episode(2), "stale_version"),),
     greedy={"group-0": 0.5},
     ages={"episode-0": 1.25},
+    begins=True,
 )
 
 
@@ -29,6 +30,6 @@ def rank(number: int, wire: list[bytes]) -> Harvest:
 def test_a_harvest_arrives_whole_on_the_other_ranks():
     wire: list[bytes] = []
     own, other = rank(0, wire), rank(1, wire)
-    for name in ("episodes", "exhausted", "greedy", "ages"):
+    for name in ("episodes", "exhausted", "greedy", "ages", "begins"):
         assert getattr(own, name) == getattr(other, name) == getattr(SENT, name)
     assert own.dropped == SENT.dropped and other.dropped == ()  # the books are rank 0's

@@ -17,7 +17,7 @@ feedback: {mapping: "dense:DenseMapping"}
 data:
   groups: 3
   group_size: 4
-  rounds: {tasks: 4, passes: 2, rounds: 2}
+  rounds: {tasks: 4, passes: 2, rounds: 2, reference: round_start}
   pairs: {rule: reward_gap, gap: 0.05, most: 2}
 update:
   minibatches: 2
@@ -68,11 +68,14 @@ def test_both_rounds_are_audited_on_the_screen_and_in_the_folder(whole):
     assert output.count("round 0: ") == output.count("round 1: ") == 1
 
 
-def test_the_first_loss_is_below_ln_2_only_by_one_step(whole):
-    """Two steps a batch: the first at the reference, the second after one step from it."""
+def test_every_round_begins_at_its_own_reference(whole):
+    """Two steps a batch: the first at the reference, with loss ln 2; all later ones below it."""
     rows = [json.loads(line) for line in (whole[0] / "metrics.jsonl").read_text().splitlines()]
-    assert rows[0]["policy/loss/max"] == pytest.approx(0.693147, abs=1e-5)
-    assert rows[-1]["policy/loss"] < rows[0]["policy/loss"]
+    begun = {json.loads(line)["step"] for line in audits(whole[0]).splitlines()}
+    assert len(begun) == 2 and len(rows) > 2
+    for row in rows:
+        neutral = row["policy/loss/max"] == pytest.approx(0.693147, abs=1e-6)
+        assert neutral == (row["step"] in begun)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hexad.policy.policy import Policy
 
 _CUT = Cut(raw=True, paired=True)
+_REFERENCE = "reference/"
 _FRESH = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 0.1}
 """Largest mean gap a token, in nats, between two forward passes of equal weights."""
 
@@ -41,10 +42,11 @@ _FRESH = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 0.1}
 class PreferenceLearner:
     """Trains ``policy`` on preferences. Every rank holds one, and calls it alike.
 
-    The reference is a frozen copy of the policy that the run starts with; both are in evaluation
-    mode, so there is no dropout. Its log-probs are scored once a batch, before the first step, and
-    held through all epochs. Log-probs are raw: temperature 1, the whole vocabulary. The two sides
-    of a pair are in one micro-batch, on one rank.
+    The reference is a frozen copy of the policy that the run starts with, or with
+    ``data.rounds.reference: round_start`` of the one that each round starts with; both are in
+    evaluation mode, so there is no dropout. Its log-probs are scored once a batch, before the first
+    step, and held through all epochs. Log-probs are raw: temperature 1, the whole vocabulary. The
+    two sides of a pair are in one micro-batch, on one rank.
 
     ``lease`` (settable) guards the weights where an engine is bound to them.
     """
@@ -70,7 +72,10 @@ class PreferenceLearner:
         self.stepper = Stepper(policy.model, recipe.update.optimizer)
         self.version = 0
         self.lineage: str = policy.lineage()
-        self.anchor = self.lineage
+        self.anchor, self.since = self.lineage, 0
+        """Digest of the reference's weights, and the version that had them."""
+        rounds = recipe.data.rounds
+        self.follows = rounds is not None and rounds.reference == "round_start"
         self.reference: Root | None = None
         if self.loss.reference:
             self.reference = Root(copy.deepcopy(policy.model)).eval().requires_grad_(False)
@@ -85,6 +90,12 @@ class PreferenceLearner:
         weights: Weights = self.policy.model.state_dict()
         return weights
 
+    def begin_round(self) -> None:
+        """A round of data begins: its reference is the present policy, where the recipe says so."""
+        if self.follows and self.reference is not None:
+            self.reference.load_state_dict(self.root.state_dict())
+            self.anchor, self.since = self.lineage, self.version
+
     # -- score -------------------------------------------------------------------------------
 
     def score(self, batch: Batch) -> Scores:
@@ -93,7 +104,8 @@ class PreferenceLearner:
             return Scores()
         logprob = self._evaluate(batch, self.reference, batch.action)
         forward = len(batch.ids)
-        return Scores(reference=RoleScore(logprob, 0, self.anchor, forward=forward, own=False))
+        role = RoleScore(logprob, self.since, self.anchor, forward=forward, own=False)
+        return Scores(reference=role)
 
     @torch.no_grad()
     def _evaluate(self, batch: Batch, root: Root, selected: Tensor) -> Tensor:
@@ -183,7 +195,8 @@ class PreferenceLearner:
             totals += torch.stack([loss.detach().cpu(), sides.gap])
         self.ranks.sum_([totals])
         self.ranks.sum_(self.stepper.gradients())
-        self._require_fresh(float(totals[1]) / int(part.sum()))
+        if work.steps == 0 and self.anchor == self.lineage:
+            self._require_fresh(float(totals[1]) / int(part.sum()))
         norm = self.stepper.norm()
         if not (torch.isfinite(totals).all() and torch.isfinite(norm)):
             raise NonFiniteUpdate(
@@ -217,15 +230,15 @@ class PreferenceLearner:
         return (sides.weight * terms).sum()
 
     def _require_fresh(self, gap: float) -> None:
-        """Before the first step of a run, policy and reference say the same.
+        """Before the first step away from it, policy and reference say the same.
 
         So every loss begins at its neutral value: ln 2 (DPO), 1 / (4 beta^2) (IPO), 1 / 2 (KTO).
         """
         limit = _FRESH.get(self.policy.model.dtype, 0.1)
-        if self.reference is None or self.steps > 0 or gap <= limit:
+        if self.reference is None or gap <= limit:
             return
         raise ContractViolation(
-            f"the reference is not the policy that the run starts with: their log-probs differ by "
+            f"the reference is not the policy that it was copied from: their log-probs differ by "
             f"{gap:.3g} nats a token before the first step"
         )
 
@@ -241,11 +254,15 @@ class PreferenceLearner:
     # -- state -------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """A copy of everything a resume needs, weights included, but for the reference.
+        """A copy of everything a resume needs, weights included.
 
-        The reference is the policy that the recipe names; its digest is kept.
+        Of a reference that stays the policy that the recipe names only the digest is kept.
         """
-        own = {"version": self.version, "lineage": self.lineage, "anchor": self.anchor}
+        own: dict[str, Any] = {"version": self.version, "lineage": self.lineage}
+        own |= {"anchor": self.anchor, "since": self.since}
+        if self.follows and self.reference is not None:
+            frozen = self.reference.model.state_dict()
+            own |= {f"{_REFERENCE}{name}": value.clone() for name, value in frozen.items()}
         return {**own, **self.stepper.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -253,7 +270,12 @@ class PreferenceLearner:
 
         Raises ``UserError`` when the policy that the recipe names is no longer the reference.
         """
-        if state["anchor"] != self.anchor:
+        if self.follows and self.reference is not None:
+            start = len(_REFERENCE)
+            frozen = {n[start:]: v for n, v in state.items() if n.startswith(_REFERENCE)}
+            self.reference.model.load_state_dict(frozen)
+            self.anchor, self.since = state["anchor"], state["since"]
+        elif state["anchor"] != self.anchor:
             raise UserError(
                 f"{self.recipe.policy.model} holds other weights than when the run began, and the "
                 "reference is the policy that it began with",

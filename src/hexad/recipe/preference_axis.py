@@ -53,5 +53,8 @@ class RoundsSpec(Axis):
     """Passes over what was made of them; ``null`` repeats until a budget ends the run."""
     rounds: Positive = 1
     """Rounds; each samples new tasks with the policy as it is then."""
+    reference: Literal["initial", "round_start"] | None = None
+    """Several rounds: the frozen policy that the loss compares with is the one that the run starts
+    with, or at every round the one that sampled it."""
     keep: Literal["correct", "best"] | None = None
     """Imitation of one's own samples: all correct ones, or the best one of every task."""

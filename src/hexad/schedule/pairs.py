@@ -53,7 +53,8 @@ class RoundSource:
         """
         sampled: tuple[Episode, ...] = ()
         unused: tuple[Episode, ...] = ()
-        if self._begun is None:
+        begins = self._begun is None
+        if begins:
             sampled = tuple(self._sample(version))
             found = self._enter(version, sampled)
             unused = found.unused
@@ -71,6 +72,7 @@ class RoundSource:
             dropped=tuple((episode, UNUSED) for episode in unused if not episode.faulted),
             sampled=sampled,
             reused=frozenset(e.episode_id for e in episodes) if again else frozenset(),
+            begins=begins,
         )
 
     def publish(self, weights: Weights | None, version: int, lineage: str) -> None:

@@ -20,8 +20,8 @@ class Harvest:
     ``greedy`` holds the score of an auxiliary greedy rollout by group id, NaN where it was not
     scored; ``values`` holds, by episode id, the value of the state that each turn began in, from
     continuations. ``reused`` names episodes that an earlier batch was trained on: they are booked
-    already. ``ages`` are seconds since the end of an episode, by id, where it waited. An
-    ``interrupted`` harvest is none: the user asked for the end.
+    already. ``begins``: a round of data begins with these. ``ages`` are seconds since the end of an
+    episode, by id, where it waited. An ``interrupted`` harvest is none: the user asked for the end.
     """
 
     episodes: tuple[Episode, ...]
@@ -33,6 +33,7 @@ class Harvest:
     ages: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
     reused: frozenset[str] = frozenset()
+    begins: bool = False
 
 
 class Source(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hexad.recipe.axes import Recipe
 from hexad.recipe.legal import PREFERENCE_KEYS, PREFERENCES
-from hexad.recipe.preference_axis import PreferenceSpec
+from hexad.recipe.preference_axis import PreferenceSpec, RoundsSpec
 from hexad.recipe.problem import Problem
 
 _IDLE = ("target_kl", "correction", "kl", "ess", "entropy", "positive_nll")
@@ -74,6 +74,7 @@ def rounds(recipe: Recipe) -> Iterator[Problem]:
     if spec.passes is None and spec.rounds > 1:
         reason = "without a number of passes the first round never ends"
         yield Problem("data.rounds.passes", reason, "use passes: 2, or rounds: 1")
+    yield from _reference(recipe, spec)
     imitates = recipe.update.surrogate == "nll"
     if imitates != (spec.keep is not None):
         reason = "imitation of one's own samples keeps some of them, and nothing else does"
@@ -88,6 +89,20 @@ def rounds(recipe: Recipe) -> Iterator[Problem]:
     if recipe.budget.rollout_tokens is not None:
         reason = "samples come at the start of a round, so this budget says nothing of training"
         yield Problem("budget.rollout_tokens", reason, "use budget.train_tokens")
+
+
+def _reference(recipe: Recipe, spec: RoundsSpec) -> Iterator[Problem]:
+    """Several rounds say which policy their loss compares with; otherwise there is no choice."""
+    rule, key = PREFERENCES.get(recipe.update.surrogate), "data.rounds.reference"
+    chosen = spec.rounds > 1 and rule is not None and rule.reference
+    if chosen and spec.reference is None:
+        reason = "the loss compares with a frozen policy, and later rounds begin with another one"
+        yield Problem(key, reason, "use reference: initial, or round_start")
+    if not chosen and spec.reference is not None:
+        reason = "there is nothing to choose: one round begins where the run does"
+        if rule is None or not rule.reference:
+            reason = f"surrogate {recipe.update.surrogate} compares with no frozen policy"
+        yield Problem(key, reason, "remove it")
 
 
 def pairs(recipe: Recipe) -> Iterator[Problem]:
