@@ -177,9 +177,10 @@ def test_a_cut_or_unfinished_episode_gave_no_answer(name):
 
 @pytest.mark.parametrize("name", sorted(VERIFIERS))
 def test_every_verifier_carries_a_card_and_a_digest_of_its_own(name):
-    made = build(name, CALCULATOR)
+    options = {"model": "judge"} if name == "llm_judge" else {}
+    made = build(name, CALCULATOR, options)
     assert made.card.checks and made.card.blind and made.card.name == name
-    assert len(made.digest) == 64 and made.digest == build(name, CALCULATOR).digest
+    assert len(made.digest) == 64 and made.digest == build(name, CALCULATOR, options).digest
 
 
 def test_options_change_the_digest():

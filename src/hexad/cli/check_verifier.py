@@ -63,6 +63,8 @@ def qualification(document: dict[str, Any]) -> RenderableType:
         for name, count in found["disagreements"].items():
             shown.add_row(name, str(count))
     shown.add_row("cases", ", ".join(f"{n} {name}" for name, n in document["cases"].items()))
+    for why, count in document["unscored"].items():
+        shown.add_row(f"unscored: {why.replace('_', ' ')}", str(count))
     shown.add_row("judged otherwise the second time", str(document["undetermined"]))
     if again := document["repeats"]:
         differ = f"{again['differ']} of {again['episodes']} demonstrations"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -42,6 +43,18 @@ class Verdict:
     def scored(self) -> bool:
         """Whether the policy's behaviour was judged at all."""
         return self.status not in UNSCORED and self.score is not None
+
+    @property
+    def unscored(self) -> str | None:
+        """Why a verifier left this unscored, in a word, where its evidence says so."""
+        if self.scored:
+            return None
+        try:
+            evidence = json.loads(self.evidence)
+        except ValueError:  # a user's verifier may store any text
+            return None
+        why = evidence.get("unscored") if isinstance(evidence, dict) else None
+        return why if isinstance(why, str) else None
 
     @property
     def success(self) -> bool:

@@ -21,6 +21,7 @@ class Metric:
 SUCCESS = "reward/success"
 SCORE = "reward/score"
 SCORED = "reward/scored"
+UNSCORED = "unscored/"
 MIXED = "group/mixed"
 SIGNAL = "group/signal"
 FAULTED = "episode/faulted"
@@ -39,6 +40,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(SCORE, "mean over scored episodes of the sum of raw reward components"),
     Metric("reward/component/*", "mean of one raw component over scored episodes that carry it"),
     Metric(SCORED, "share of the batch's finished episodes with a score", "above 0.95"),
+    Metric(
+        f"{UNSCORED}*",
+        "share of finished episodes that the verifier left unscored for this reason: `abstained`, "
+        "or `orders_disagree` where a judge's choice followed the order of what it compared",
+        "near 0",
+    ),
     Metric(
         MIXED, "share of scored groups with right and wrong members", "above 0.2 for group methods"
     ),

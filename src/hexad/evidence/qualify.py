@@ -98,6 +98,7 @@ def qualify(training: Feedback, evaluation: Feedback, sample: Sequence[Case]) ->
     row: Row = {
         "cases": dict(Counter(case.kind for case in sample)),
         "independent": independent,
+        "unscored": dict(Counter(why for v in first if v is not None and (why := v.unscored))),
         "undetermined": sum(a != b for a, b in zip(first, again, strict=True)),
         "seconds": quantiles(seconds) if seconds else {},
         "probes": _probe(training, evaluation, sample[0]) if sample else {},
@@ -215,6 +216,7 @@ def _probe(training: Feedback, evaluation: Feedback, like: Case) -> Row:
         ours, theirs = _judge(training, case), _judge(evaluation, case)
         if ours is not None and ours.success and not (theirs is not None and theirs.success):
             accepted.append(name)
-        if ours is not None and ours.status is VerdictStatus.VERIFIER_ERROR:
+        failed = ours is not None and ours.status is VerdictStatus.VERIFIER_ERROR
+        if failed and ours is not None and ours.unscored is None:
             broke.append(name)
     return {"tried": len(PROBES), "accepted": accepted, "broke": broke}

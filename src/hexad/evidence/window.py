@@ -18,6 +18,9 @@ from hexad.contract.tally import Tally
 from hexad.evidence import metrics, staleness
 from hexad.evidence.tallies import tally_json, tally_of
 
+_SHARES = ("ending/", metrics.UNSCORED, staleness.MIX)
+"""Beginnings of counts that are told as shares of the finished episodes."""
+
 
 class Window:
     """Accumulates one batch: counts of episodes and groups, tallies of numbers, seconds."""
@@ -39,6 +42,9 @@ class Window:
         self._add(metrics.TOKENS, [episode.costs.sampled_tokens])
         self._add(metrics.CALLS, [episode.costs.tool_calls])
         if not episode.scored:
+            why = None if episode.verdict is None else episode.verdict.unscored
+            if why is not None:
+                self.counts[f"{metrics.UNSCORED}{why}"] += 1
             return
         self.counts["scored"] += 1
         self.counts["correct"] += episode.verdict is not None and episode.verdict.success
@@ -98,7 +104,7 @@ class Window:
             (metrics.REFUSED, "refused", "episodes"),
             (metrics.MIXED, "groups mixed", "groups"),
             (metrics.SIGNAL, "groups signal", "groups"),
-            *((k, k, "episodes") for k in counts if k.startswith(("ending/", staleness.MIX))),
+            *((k, k, "episodes") for k in counts if k.startswith(_SHARES)),
         ):
             if counts[whole]:
                 row[key] = counts[part] / counts[whole]
