@@ -5,9 +5,9 @@
 Short runs: for each latency of ``CELLS``, `hexad check` measures the recipe and forecasts every
 schedule of this machine; then the same recipe trains synchronously and asynchronously, turn about,
 once a repeat. The first ``WARM`` batches of a run are left out (start-up, empty queue). Seconds are
-wall-clock of all phases but evaluation, by accepted action tokens. ``floor`` is what no schedule
-beats: all processor work over two cores, the learner's own work, or all waiting over the episodes
-in flight. Run it on an idle machine.
+wall-clock of all phases but evaluation, by accepted action tokens. ``ideal`` is what no schedule
+beats with the work that this run did: processor seconds of workers and learner over the cores, the
+learner's own seconds, or all waiting over the episodes in flight. Run it on an idle machine.
 
 ``--full SEED...`` instead trains the cells of ``FULL`` to the end, both ways, and reports hidden
 success. Runs lie in ``--out`` and are not repeated; the tables are printed as Markdown.
@@ -25,35 +25,45 @@ from pathlib import Path
 from typing import Any
 
 from hexad.evidence.intervals import wilson
+from hexad.preflight import cores
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / "recipes" / "calculator-areal.yaml"
 CELLS = {
     "none": "null",
     "constant .2": "{kind: constant, mean: 0.2}",
+    "lognormal .1": "{kind: lognormal, mean: 0.1, sigma: 1.0}",
     "pareto .1": "{kind: pareto, mean: 0.1, alpha: 1.5, cap: 10.0}",
-    "pareto .4": "{kind: pareto, mean: 0.4, alpha: 1.5, cap: 20.0}",
 }
 """Name -> ``task.latency``: seconds a step of the environment."""
 FULL = ("constant .2", "pareto .1")
 LAGS = (1, 4)
-WARM, BATCHES, GROUPS, SIZE = 4, 12, 16, 8
+WARM, BATCHES, GROUPS, SIZE = 4, 8, 16, 8
+EPISODES = 35_840
+"""Budget of a whole run: half of the recipe's."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A schedule: its name in the forecast, and what a run is told."""
+    """A schedule: its name, what a run is told, and its workers and lag."""
 
     name: str
     settings: tuple[str, ...]
+    workers: int = 0
+    lag: int = 0
 
 
-def timings(workers: int) -> list[Timing]:
-    """Synchronous, and asynchronous with every lag limit."""
-    spec = f"{{count: {workers}}}"
-    found = [Timing("synchronous", ("timing.mode=synchronous", "timing.max_lag=null"))]
-    ahead = ((lag, (f"timing.max_lag={lag}", f"timing.workers={spec}")) for lag in LAGS)
-    return [*found, *(Timing(f"max_lag {lag}", settings) for lag, settings in ahead)]
+SYNCHRONOUS = Timing("synchronous", ("timing.mode=synchronous", "timing.max_lag=null"))
+
+
+def timings(counts: list[int]) -> list[Timing]:
+    """Synchronous, and asynchronous with every number of workers and every lag limit."""
+    found = [SYNCHRONOUS]
+    for workers in counts:
+        for lag in LAGS:
+            settings = (f"timing.max_lag={lag}", f"timing.workers={{count: {workers}}}")
+            found.append(Timing(f"max_lag {lag}, {workers} w", settings, workers, lag))
+    return found
 
 
 def hexad(command: str, *words: str) -> str:
@@ -84,64 +94,83 @@ def measured(folder: Path) -> dict[str, float]:
     seconds = [sum(row.get(f"time/{phase}", 0.0) for phase in PHASES) for row in found]
     waits = [row.get("time/rollout", 0.0) for row in found]
     tokens = [row["tokens/action"] for row in found]
+    batch = sum(seconds) / len(found)
+    busy = statistics.fmean(row.get("time/worker_busy/mean", 0.0) for row in found)
+    count = max(row.get("time/worker_busy/count", 0) for row in found)
     return {
-        "seconds": sum(seconds) / len(found),
+        "seconds": batch,
         "per_token": sum(seconds) / sum(tokens),
-        "learner": 1 - sum(waits) / sum(seconds),
+        "learner": batch - sum(waits) / len(found),
+        "workers": busy * count * batch,
         "lag": statistics.fmean(row.get("schedule/lag/mean", 0.0) for row in found),
         "lag_max": max(row.get("schedule/lag/max", 0.0) for row in found),
-        "busy": statistics.fmean(row.get("time/worker_busy/mean", 0.0) for row in found),
     }
 
 
 def short(options: argparse.Namespace) -> None:
     """Every cell: forecast, then runs turn about; one table."""
     print(
-        "| latency | schedule | s a batch | forecast | error | speed-up | forecast | floor "
-        "| share of floor | learner | workers | lag mean, max |\n"
+        "| latency | schedule | s a batch | forecast | error | speed-up | forecast | ideal "
+        "| share of ideal | learner busy | workers busy | lag mean, max |\n"
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
     for cell in options.cells:
-        latency = CELLS[cell]
         common = (
             f"policy.model={options.model}",
-            f"task.latency={latency}",
+            f"task.latency={CELLS[cell]}",
             f"data.groups={GROUPS}",
             f"data.group_size={SIZE}",
         )
         place = options.out / cell.replace(" ", "-")
-        if not (place / "check.json").exists():
-            hexad("check", *common, "--workers", str(options.workers), "--out", str(place))
-        forecast = json.loads((place / "check.json").read_text())["here"]["schedules"]
-        found: dict[str, list[dict[str, float]]] = {}
+        said = {count: forecast(place, common, count) for count in options.workers}
+        found: dict[Timing, list[dict[str, float]]] = {}
         for repeat in range(options.repeats):
             for timing in timings(options.workers):
-                folder = place / f"{timing.name.replace(' ', '-')}-{repeat}"
+                name = timing.name.replace(",", "").replace(" ", "-")
+                folder = place / f"{name}-{repeat}"
                 if not (folder / "curve.png").exists():
                     budget = f"budget.episodes={GROUPS * SIZE * (WARM + BATCHES)}"
                     quiet = ("run.evaluation.every=null", "run.evaluation.final=none")
                     rest = (*quiet, "run.checkpoints.every=null", f"run.seed={repeat}")
                     hexad("train", *common, *timing.settings, budget, *rest, "--run", str(folder))
-                found.setdefault(timing.name, []).append(measured(folder))
-        report(cell, found, forecast)
+                found.setdefault(timing, []).append(measured(folder))
+        report(cell, found, said)
 
 
-def report(cell: str, found: dict[str, list[dict[str, float]]], forecast: dict[str, Any]) -> None:
+def forecast(place: Path, common: tuple[str, ...], workers: int) -> dict[str, Any]:
+    """What `hexad check` says of this machine with ``workers`` workers, and of one episode."""
+    folder = place / f"check-{workers}"
+    if not (folder / "check.json").exists():
+        hexad("check", *common, "--workers", str(workers), "--out", str(folder))
+    document = json.loads((folder / "check.json").read_text())
+    paths = [path for group in document["measured"]["profile"]["groups"] for path in group]
+    waits = [path["reset"] + sum(turn["wait"] for turn in path["turns"]) for path in paths]
+    return {"schedules": document["here"]["schedules"], "waits": statistics.fmean(waits)}
+
+
+def report(
+    cell: str, found: dict[Timing, list[dict[str, float]]], said: dict[int, dict[str, Any]]
+) -> None:
     """One row a schedule: medians over the repeats, speed-ups by repeat."""
-    whole = found["synchronous"]
-    for name, runs in found.items():
+    whole = found[SYNCHRONOUS]
+    for timing, runs in found.items():
         middle = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         gain = statistics.median(
             a["per_token"] / b["per_token"] for a, b in zip(whole, runs, strict=True)
         )
-        said = forecast[name]
-        error = said["batch_seconds"] / middle["seconds"] - 1
-        floor, waits = said["floor_seconds"], 100 * (1 - middle["learner"])
+        profile = said[timing.workers or min(said)]
+        name = f"max_lag {timing.lag}" if timing.workers else timing.name
+        told = profile["schedules"][name]
+        seconds, learner, workers = middle["seconds"], middle["learner"], middle["workers"]
+        waiting = profile["waits"] / (timing.lag + 1)
+        ideal = max((workers + learner) / cores(), learner, waiting)
+        shown = f"{ideal:.2f} | {100 * ideal / seconds:.0f} %" if timing.workers else "|"
+        busy = f"{100 * workers / seconds / timing.workers:.0f} %" if timing.workers else ""
         print(
-            f"| {cell} | {name} | {middle['seconds']:.2f} | {said['batch_seconds']:.2f} "
-            f"| {100 * error:+.0f} % | {gain:.2f} | {said['speedup']:.2f} "
-            f"| {floor:.2f} | {100 * floor / middle['seconds']:.0f} % | {100 - waits:.0f} % "
-            f"| {100 * middle['busy']:.0f} % | {middle['lag']:.1f}, {middle['lag_max']:.0f} |",
+            f"| {cell} | {timing.name} | {seconds:.2f} | {told['batch_seconds']:.2f} "
+            f"| {100 * (told['batch_seconds'] / seconds - 1):+.0f} % | {gain:.2f} "
+            f"| {told['speedup']:.2f} | {shown} | {100 * learner / seconds:.0f} % | {busy} "
+            f"| {middle['lag']:.1f}, {middle['lag_max']:.0f} |",
             flush=True,
         )
 
@@ -150,16 +179,16 @@ def full(options: argparse.Namespace) -> None:
     """Whole runs of two cells, both ways: hidden success and training seconds."""
     print("| latency | schedule | hidden success, % | seconds |\n|---|---|---|--:|")
     for cell in FULL:
-        for timing in (timings(options.workers)[0], timings(options.workers)[-1]):
+        for timing in (SYNCHRONOUS, timings(options.workers[:1])[-1]):
             correct = scored = 0
             seconds = []
             for seed in options.full:
-                name = f"{cell}-{timing.name}-{seed}".replace(" ", "-")
+                name = f"{cell}-{timing.name}-{seed}".replace(",", "").replace(" ", "-")
                 folder = options.out / "full" / name
                 if not (folder / "curve.png").exists():
                     words = (f"policy.model={options.model}", f"task.latency={CELLS[cell]}")
                     resume = ("--resume",) if (folder / "checkpoints").is_dir() else ()
-                    seeded = (f"run.seed={seed}", *timing.settings)
+                    seeded = (f"run.seed={seed}", f"budget.episodes={EPISODES}", *timing.settings)
                     hexad("train", *words, *seeded, "--run", str(folder), *resume)
                 lines = (folder / "evaluation.jsonl").read_text().splitlines()
                 last = [e for e in map(json.loads, lines) if e["split"] == "hidden"][-1]
@@ -178,7 +207,7 @@ def main() -> None:
     """Short runs, or the whole ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--model", default="runs/calculator-sft")
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1])
     parser.add_argument("--cells", nargs="+", default=list(CELLS), choices=CELLS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--full", type=int, nargs="+", default=[])

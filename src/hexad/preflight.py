@@ -21,18 +21,22 @@ from hexad.contract.episode import Episode
 from hexad.contract.events import EpisodeDone, Event, GroupJudged, Timed
 from hexad.contract.faults import UserError
 from hexad.contract.task import Split
+from hexad.environments.latency import Latency
 from hexad.environments.protocol import TaskFamily
 from hexad.environments.wrap import DisturbedFamily, Moment, Work, disturb
-from hexad.evidence.barrier import Path, Profile, Turn
+from hexad.evidence.barrier import Path, Profile, Streaming, Turn
+from hexad.evidence.costs import Cost, step_costs
 from hexad.evidence.ledger import Ledger
 from hexad.policy.engine import EngineStats
 from hexad.policy.policy import Policy
 from hexad.recipe.axes import Recipe
 from hexad.recipe.timing_axis import TimingSpec
 from hexad.rollout.collect import collect
+from hexad.rollout.disturb import latency
 from hexad.rollout.plan import plan_tasks
 from hexad.rollout.world import World
 from hexad.run import compose
+from hexad.schedule.trial import streamed
 
 EPISODES = 64
 """About as many episodes are in the measured batch, where the recipe's is larger."""
@@ -94,7 +98,8 @@ def measure(recipe: Recipe) -> Measured:
             pass
         serial = _serial(small, worlds[0])
         policy = loop.parts.learner.policy
-    return _measured(recipe, small, policy, watch, serial)
+        streaming = streamed(small, Folder(folder) / "wal")
+    return _measured(recipe, small, policy, watch, (serial, streaming))
 
 
 def cores() -> int:
@@ -124,27 +129,6 @@ class Stopwatch:
 
 
 @dataclass(slots=True)
-class _Cost:
-    """CPU seconds, and what the engine did in them."""
-
-    cpu: float
-    tokens: int
-    rows: float
-
-    @classmethod
-    def of(cls, cpu: float, before: EngineStats, after: EngineStats) -> _Cost:
-        """The cost between two readings; ``rows`` is the mean company of a decode step."""
-        steps = after.decode_steps - before.decode_steps
-        rows = after.decode_rows - before.decode_rows
-        return cls(cpu, after.sampled_tokens - before.sampled_tokens, rows / steps if steps else 1)
-
-    @property
-    def steps(self) -> float:
-        """Decode steps, the first token of each turn included."""
-        return self.tokens / self.rows
-
-
-@dataclass(slots=True)
 class _Watch:
     """Looks on: a run's watcher that keeps the newest batch."""
 
@@ -153,7 +137,7 @@ class _Watch:
     judged: list[GroupJudged] = field(default_factory=list)
     phases: dict[str, tuple[float, float]] = field(default_factory=dict)
     engine_stats: Any = EngineStats
-    batch: _Cost | None = None
+    batch: Cost | None = None
     _batches: int = 0
     _cpu: float = 0.0
     _stats: EngineStats = field(default_factory=EngineStats)
@@ -186,7 +170,7 @@ class _Watch:
             wall, used = self.phases.get(event.phase, (0.0, 0.0))
             self.phases[event.phase] = (wall + event.seconds, used + cpu - self._cpu)
             if event.phase == "rollout":
-                self.batch = _Cost.of(cpu - self._cpu, self._stats, self.engine_stats())
+                self.batch = Cost.of(cpu - self._cpu, self._stats, self.engine_stats())
             self._cpu = cpu
 
 
@@ -220,7 +204,7 @@ def _small(recipe: Recipe) -> Recipe:
     )
 
 
-def _serial(recipe: Recipe, world: World) -> _Cost:
+def _serial(recipe: Recipe, world: World) -> Cost:
     """A few episodes, one at a time and undisturbed."""
     family: TaskFamily = world.family
     while isinstance(family, DisturbedFamily):
@@ -230,18 +214,20 @@ def _serial(recipe: Recipe, world: World) -> _Cost:
     plans = plan_tasks(tasks, 1, prefix="serial-", seed=seed, environment=name)
     cpu, before = time.process_time(), world.engine.stats
     collect(plans, replace(world, family=family), rows=1)
-    return _Cost.of(time.process_time() - cpu, before, world.engine.stats)
+    return Cost.of(time.process_time() - cpu, before, world.engine.stats)
 
 
 def _measured(
-    recipe: Recipe, small: Recipe, policy: Policy, watch: _Watch, serial: _Cost
+    recipe: Recipe, small: Recipe, policy: Policy, watch: _Watch, costs: tuple[Cost, Streaming]
 ) -> Measured:
     batch, seconds = watch.batch, watch.stopwatch.seconds
     assert batch is not None
+    (serial, streaming), spec = costs, recipe.task.latency
+    declared = latency(spec) if spec is not None else None
     members: dict[str, list[Path]] = {}
     for episode in watch.episodes:
         if not episode.faulted:
-            members.setdefault(episode.group_id, []).append(path_of(episode, seconds))
+            members.setdefault(episode.group_id, []).append(path_of(episode, seconds, declared))
     step, row = step_costs(serial, batch)
     spent, threads = _learner(watch.phases, busy=small.system.device == "cpu")
     profile = Profile(
@@ -250,6 +236,8 @@ def _measured(
         row_seconds=row,
         learner_seconds=spent * recipe.data.groups / small.data.groups,
         learner_cores=threads,
+        streaming=streaming,
+        latency=declared,
     )
     seeds = {episode.seed for episode in watch.episodes}
     calls = {"reset": [], "step": []}  # type: dict[str, list[float]]
@@ -283,30 +271,26 @@ def _learner(phases: Mapping[str, tuple[float, float]], *, busy: bool) -> tuple[
     return (min(wall, cpu) if busy else wall), threads
 
 
-def path_of(episode: Episode, seconds: Mapping[tuple[int, int], float]) -> Path:
-    """``episode`` with the ``seconds`` of each call, by environment seed and turn (0: reset)."""
+def path_of(
+    episode: Episode, seconds: Mapping[tuple[int, int], float], declared: Latency | None = None
+) -> Path:
+    """``episode`` with the ``seconds`` of each call, by environment seed and turn (0: reset).
+
+    ``declared`` is the latency that was among these.
+    """
     turns = [segment.turn[segment.action] for segment in episode.segments]
     counts = np.bincount(np.concatenate(turns)) if turns else np.zeros(0, np.int64)
+
+    def drawn(turn: int) -> float:
+        moment = Moment(episode.split, episode.seed, turn)
+        called = (episode.seed, turn) in seconds  # a turn that ended the episode has no step
+        return declared.seconds(moment) if declared is not None and called else 0.0
+
     return Path(
         seconds.get((episode.seed, 0), 0.0),
         tuple(
-            Turn(int(tokens), seconds.get((episode.seed, number), 0.0))
+            Turn(int(tokens), seconds.get((episode.seed, number), 0.0), drawn(number))
             for number, tokens in enumerate(counts, start=1)
         ),
+        drawn(0),
     )
-
-
-def step_costs(serial: _Cost, batch: _Cost) -> tuple[float, float]:
-    """``(a, b)`` with ``a steps + b tokens`` = CPU of both; neither is negative.
-
-    The two have to differ in company: where they do not, all of it is the step's.
-    """
-    if batch.rows <= 1.01 or serial.tokens == 0:
-        return batch.cpu / max(batch.steps, 1.0), 0.0
-    matrix = np.array([[serial.steps, serial.tokens], [batch.steps, batch.tokens]])
-    step, row = np.linalg.solve(matrix, np.array([serial.cpu, batch.cpu]))
-    if row < 0:
-        return batch.cpu / batch.steps, 0.0
-    if step < 0:
-        return 0.0, batch.cpu / batch.tokens
-    return float(step), float(row)

@@ -56,6 +56,8 @@ def test_a_small_batch_is_measured_and_forecast_and_only_the_profile_is_written(
     assert qualified["repeats"] == {"episodes": 8, "differ": 0}
     assert (measured["groups"], measured["episodes"], measured["faulted"]) == (4, 12, 0)
     assert measured["learner_seconds"] > 0 and measured["step_seconds"] >= 0
+    assert min(measured["streaming"].values()) >= 0 < measured["streaming"]["arrival_seconds"]
+    assert measured["profile"]["latency"]["mean"] == 0.02
     assert measured["signal"] == 0.0 and sum(measured["groups_by_verdict"].values()) == 4
     paths = [path for group in measured["profile"]["groups"] for path in group]
     waits = [turn["wait"] for path in paths for turn in path["turns"] if turn["wait"]]
@@ -66,7 +68,8 @@ def test_a_small_batch_is_measured_and_forecast_and_only_the_profile_is_written(
     assert here["schedules"]["synchronous"]["speedup"] == 1.0
     for row in (*here["schedules"].values(), *found["cluster"]["schedules"].values()):
         assert row["planned"] == row["trained"] + row["stale"] + row["pending"]
-        assert row["batch_seconds"] >= row["floor_seconds"] * 0.99
+        # Groups are drawn with replacement, and a few can be lighter than the mean of all.
+        assert row["batch_seconds"] >= row["floor_seconds"] * 0.95
     assert found["cluster"]["batch"] == {"groups": 8, "group_size": 3}
     assert found["episode"]["spans"] and found["key"] == profiles.key(load(recipe))
     written = [p for p in Path("runs").rglob("*") if p.is_file()]

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from hexad.contract.faults import UserError
+from hexad.environments.latency import Latency
 from hexad.evidence import annotate, profiles
 from hexad.evidence.barrier import Path, Turn
+from hexad.evidence.costs import Cost, step_costs
 from hexad.evidence.summary import render, summarize
-from hexad.preflight import _Cost, path_of, step_costs
+from hexad.preflight import path_of
 from hexad.recipe.dump import write
 from hexad.recipe.load import load
 from hexad.rollout.collect import collect
@@ -79,12 +81,12 @@ def test_the_summary_says_that_asynchronous_training_was_not_measured_before(rec
 
 def test_the_cost_of_a_step_and_of_a_row_are_told_apart():
     # 0.002 s a step and 0.0005 s a token: alone 100 tokens, then 400 in company of 8.
-    alone, batch = _Cost(0.25, 100, 1.0), _Cost(50 * 0.002 + 400 * 0.0005, 400, 8.0)
+    alone, batch = Cost(0.25, 100, 1.0), Cost(50 * 0.002 + 400 * 0.0005, 400, 8.0)
     assert step_costs(alone, batch) == pytest.approx((0.002, 0.0005))
-    assert step_costs(alone, _Cost(0.3, 100, 1.0)) == pytest.approx((0.003, 0.0))
-    faster = step_costs(_Cost(0.25, 100, 1.0), _Cost(0.1, 400, 8.0))  # less than a step each
+    assert step_costs(alone, Cost(0.3, 100, 1.0)) == pytest.approx((0.003, 0.0))
+    faster = step_costs(Cost(0.25, 100, 1.0), Cost(0.1, 400, 8.0))  # less than a step each
     assert faster == pytest.approx((0.002, 0.0))
-    dearer = step_costs(_Cost(0.01, 100, 1.0), _Cost(4.0, 400, 8.0))
+    dearer = step_costs(Cost(0.01, 100, 1.0), Cost(4.0, 400, 8.0))
     assert dearer == pytest.approx((0.0, 0.01))
 
 
@@ -103,6 +105,10 @@ def test_a_path_has_the_tokens_and_the_seconds_of_each_turn(episode):
         0.5, tuple(Turn(int(n), 0.25 if i == 0 else 0.0) for i, n in enumerate(counts))
     )
     assert path.tokens == episode.action_count > 0
+    slow = Latency("constant", 0.2, splits=(episode.split,))
+    drawn = path_of(episode, seconds, slow)  # only what was called waited, and resets do not
+    assert [turn.drawn for turn in drawn.turns] == [0.2] + [0.0] * (len(counts) - 1)
+    assert drawn.drawn == 0.0 and drawn.waits == path.waits
 
 
 def test_an_annotated_episode_accounts_for_every_token(episode):

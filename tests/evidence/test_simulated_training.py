@@ -1,9 +1,11 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from hexad.evidence.barrier import Path, Profile, Turn
+from hexad.environments.latency import Latency
+from hexad.evidence.barrier import Path, Profile, Streaming, Turn
 from hexad.evidence.forecast import Machine, Schedule
 from hexad.evidence.simulate import simulate
 
@@ -162,3 +164,28 @@ def test_a_group_that_lost_members_to_faults_is_filled_from_the_others():
 def test_a_run_that_is_all_warmup_is_refused():
     with pytest.raises(ValueError, match="warm-up"):
         simulate(profile((ONE,)), AMPLE, Schedule(1, 1, max_lag=8, batches=9))
+
+
+def test_a_declared_latency_is_drawn_afresh_and_the_rest_of_a_wait_is_kept():
+    """Pareto waits of which one mild draw was measured; 0.5 s of each call were the tool's own."""
+    latency = Latency("pareto", 1.0, alpha=1.5, cap=50.0)
+    mild = Path(0.0, (Turn(0, 0.5 + 0.4, drawn=0.4),))
+    given = Profile(((mild,),), 0.0, 0.0, 0.1, latency=latency)
+    plan = {"groups": 1, "group_size": 64, "batches": 64}
+    found = forecast(given, **plan)
+    # The largest of 64 draws, E = xm 64^(2/3) Gamma(1/3) = 1/3 x 16 x 2.679 without the cap.
+    assert found.batch_seconds == pytest.approx(0.6 + 14.3, rel=0.25)
+    constant = Profile(((mild,),), 0.0, 0.0, 0.1, latency=Latency("constant", 2.0))
+    assert forecast(constant, **plan).batch_seconds == pytest.approx(0.5 + 2.0 + 0.1)
+    assert forecast(replace(given, latency=None), **plan).batch_seconds == pytest.approx(1.0)
+    late = Profile(((Path(0.7, (), drawn=0.4),),), 0.0, 0.0, 0.1, latency=Latency("constant", 2.0))
+    assert forecast(late, groups=1).batch_seconds == pytest.approx(0.3 + 2.0 + 0.1)
+
+
+def test_a_worker_that_streams_has_costs_of_its_own():
+    given = profile((ONE,), step=0.1, learner=1.0)
+    costs = replace(given, streaming=Streaming(0.3, 0.01, 0.25))
+    streamed = costs.streamed(4)
+    assert (streamed.step(2), streamed.learner_seconds) == pytest.approx((0.32, 2.0))
+    assert given.streamed(4) is given
+    assert forecast(streamed, groups=4).batch_seconds == pytest.approx(10 * 0.34 + 2.0 + 2.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from hexad.cli import check_tables as tables
 from hexad.cli import check_verifier
 from hexad.contract.faults import UserError
 from hexad.evidence import annotate, profiles
-from hexad.evidence.barrier import barrier, quantiles
+from hexad.evidence.barrier import Profile, barrier, quantiles
 from hexad.evidence.forecast import Forecast, Machine, Schedule, floor_seconds
 from hexad.evidence.simulate import simulate
 from hexad.preflight import Measured, cores, measure
@@ -92,6 +92,7 @@ def _batch(measured: Measured, order: Order) -> dict[str, Any]:
         "company": company,
         "step_seconds": profile.step_seconds,
         "row_seconds": profile.row_seconds,
+        "streaming": asdict(profile.streaming) if profile.streaming is not None else None,
         "signal": measured.signal,
         "groups_by_verdict": dict(measured.kinds),
         "profile": asdict(profile),
@@ -116,7 +117,7 @@ def _here(measured: Measured, order: Order) -> dict[str, Any]:
         plan = Schedule(*shape, max_lag=lag, batches=lag + 25)
         found[f"max_lag {lag}"] = _try(measured, crew, plan, synchronous)
     played = Schedule(measured.groups, data.group_size, ticks=True, batches=8)
-    again = simulate(profile, alone, played, recipe.run.seed)
+    again = simulate(replace(profile, latency=None), alone, played, recipe.run.seed)
     return {
         "machine": asdict(crew),
         "batch": {"groups": data.groups, "group_size": data.group_size},
@@ -168,8 +169,15 @@ def _lags(recipe: Recipe) -> list[int]:
 
 
 def _try(measured: Measured, machine: Machine, plan: Schedule, against: Forecast) -> dict[str, Any]:
-    found = simulate(measured.profile, machine, plan, measured.recipe.run.seed)
+    found = simulate(_profile(measured, plan), machine, plan, measured.recipe.run.seed)
     return _row(found, against, machine, measured, plan)
+
+
+def _profile(measured: Measured, plan: Schedule) -> Profile:
+    """The costs of workers that stream, where the schedule has some."""
+    streams = plan.max_lag > 0
+    episodes = plan.groups * plan.group_size
+    return measured.profile.streamed(episodes) if streams else measured.profile
 
 
 def _row(
@@ -180,7 +188,7 @@ def _row(
         **found.row(),
         "lags": {str(lag): count for lag, count in found.lags.items()},
         "speedup": found.accepted_per_second / against.accepted_per_second,
-        "floor_seconds": floor_seconds(measured.profile, machine, plan),
+        "floor_seconds": floor_seconds(_profile(measured, plan), machine, plan),
     }
 
 

@@ -55,6 +55,12 @@ def _facts(document: Row) -> Table:
     facts.add_row(
         "a decode step of n rows", f"{a} + n x {b}; n was {document['company']:.1f} on average"
     )
+    if (costs := document["streaming"]) is not None:
+        a, b = seconds(costs["step_seconds"]), seconds(costs["row_seconds"])
+        read = seconds(costs["arrival_seconds"])
+        facts.add_row(
+            "the same in a worker", f"{a} + n x {b}; the learner reads an episode in {read}"
+        )
     if document["signal"] is not None:
         facts.add_row("groups with a contrast", f"{document['signal']:.0%}")
     return facts

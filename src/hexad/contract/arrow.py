@@ -6,9 +6,9 @@ open the files directly. Floats keep every bit, NaN payloads included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,11 @@ _COLUMNS: list[pa.Field] = [
 ]
 SCHEMA = pa.schema(_COLUMNS, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 """Columns of a part. ``step`` is null outside a store, supports for the full vocabulary."""
+# Looked up once: Arrow makes a new object for every field that is asked for.
+_TYPES = {field.name: field.type for field in _COLUMNS}
+_PARTS = list(_SEGMENT)
+_PART_TYPES = {field.name: field.type for field in _PARTS}
+_SPAN_FIELDS = list(_SPAN)
 _OLDER = {
     1: pa.schema(
         [
@@ -116,16 +121,14 @@ _OLDER = {
 
 def to_table(episodes: Sequence[Episode], step: int | None = None) -> pa.Table:
     """Table of ``episodes`` in order, all stamped with ``step``."""
-    facts: dict[str, list[Any]] = {
-        name: [] for name in SCHEMA.names if name not in ("step", "segments")
-    }
+    facts: dict[str, list[Any]] = {name: [] for name in _TYPES if name not in ("step", "segments")}
     for episode in episodes:
         for name, value in _facts(episode).items():
             facts[name].append(value)
-    columns = {name: pa.array(rows, SCHEMA.field(name).type) for name, rows in facts.items()}
+    columns = {name: pa.array(rows, _TYPES[name]) for name, rows in facts.items()}
     columns["step"] = pa.array([step] * len(episodes), pa.int64())
     columns["segments"] = _segment_column([episode.segments for episode in episodes])
-    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    return pa.Table.from_arrays([columns[name] for name in _TYPES], schema=SCHEMA)
 
 
 def from_table(table: pa.Table, where: str = "") -> list[Episode]:
@@ -250,28 +253,31 @@ def _reward(item: dict[str, Any]) -> Reward:
 def _segment_column(episodes: list[tuple[Segment, ...]]) -> pa.Array:
     """Column of lists of segments, built from whole arrays rather than token by token."""
     flat = [segment for segments in episodes for segment in segments]
-    columns = {name: _token_column(name, flat) for name in _TOKENS} | _support_columns(flat)
-    rest: dict[str, Callable[[Segment], Any]] = {
-        "spans": lambda s: [asdict(span) for span in s.spans],
-        "kind": lambda s: s.kind,
-        "parent": lambda s: s.parent,
-        "origin": lambda s: s.origin,
-        "agent": lambda s: s.agent,
-    }
-    for name, read in rest.items():
-        columns[name] = pa.array([read(segment) for segment in flat], _SEGMENT.field(name).type)
-    structs = pa.StructArray.from_arrays([columns[f.name] for f in _SEGMENT], fields=list(_SEGMENT))
+    columns = {name: _token_column(name, flat) for name in _TOKENS}
+    columns |= _support_columns(flat)
+    columns["spans"] = _span_column([segment.spans for segment in flat])
+    for name in ("kind", "parent", "origin", "agent"):
+        columns[name] = pa.array([getattr(each, name) for each in flat], _PART_TYPES[name])
+    structs = pa.StructArray.from_arrays([columns[f.name] for f in _PARTS], fields=_PARTS)
     offsets = _offsets([len(segments) for segments in episodes])
     return pa.ListArray.from_arrays(offsets, structs, type=_list(_SEGMENT))
 
 
+def _span_column(segments: list[tuple[Span, ...]]) -> pa.Array:
+    flat = [span for spans in segments for span in spans]
+    columns = [pa.array([getattr(each, f.name) for each in flat], f.type) for f in _SPAN_FIELDS]
+    structs = pa.StructArray.from_arrays(columns, fields=_SPAN_FIELDS)
+    offsets = _offsets([len(spans) for spans in segments])
+    return pa.ListArray.from_arrays(offsets, structs, type=_PART_TYPES["spans"])
+
+
 def _token_column(name: str, segments: list[Segment]) -> pa.Array:
     arrays = [getattr(segment, name) for segment in segments]
-    kind = _TOKENS[name]
-    joined = np.concatenate(arrays) if arrays else np.zeros(0, kind.to_pandas_dtype())
+    kind = _PART_TYPES[name]
+    joined = np.concatenate(arrays) if arrays else np.zeros(0, _TOKENS[name].to_pandas_dtype())
     # from_pandas=False: NaN is a value here, not a null.
-    values = pa.array(joined, kind, from_pandas=False)
-    return pa.ListArray.from_arrays(_offsets([len(a) for a in arrays]), values, type=_list(kind))
+    values = pa.array(joined, kind.value_type, from_pandas=False)
+    return pa.ListArray.from_arrays(_offsets([len(a) for a in arrays]), values, type=kind)
 
 
 def _support_columns(segments: list[Segment]) -> dict[str, pa.Array]:
@@ -289,7 +295,7 @@ def _support_columns(segments: list[Segment]) -> dict[str, pa.Array]:
 
 
 def _offsets(lengths: list[int]) -> pa.Array:
-    return pa.array(np.cumsum([0, *lengths]), pa.int32())
+    return pa.array([0, *accumulate(lengths)], pa.int32())
 
 
 def _segment_rows(column: pa.Array) -> list[tuple[Segment, ...]]:

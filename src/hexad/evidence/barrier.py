@@ -7,26 +7,36 @@ of its places are idle.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from hexad.environments.latency import Latency
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """``tokens`` are sampled, then the environment takes ``wait`` seconds to answer."""
+    """``tokens`` are sampled, then the environment takes ``wait`` seconds to answer.
+
+    ``drawn`` of these were a draw of the recipe's own ``task.latency``.
+    """
 
     tokens: int
     wait: float
+    drawn: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One measured episode: ``reset`` seconds until the initial state, then its turns."""
+    """One measured episode: ``reset`` seconds until the initial state, then its turns.
+
+    ``drawn`` seconds of the reset were a draw of the recipe's own ``task.latency``.
+    """
 
     reset: float
     turns: tuple[Turn, ...]
+    drawn: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -40,13 +50,27 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Streaming:
+    """What a decode step costs a worker that streams, which records every turn and sends episodes.
+
+    ``arrival_seconds`` are the learner's, to read one episode.
+    """
+
+    step_seconds: float
+    row_seconds: float
+    arrival_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What was measured of a recipe on a small real batch.
 
     ``groups`` are the measured episodes, group by group. One decode step of n rows occupies a core
     for ``step_seconds + n row_seconds``, everything that an episode costs beside included.
     ``learner_seconds`` are for one batch of the recipe, from scoring to publishing, on
-    ``learner_cores`` cores.
+    ``learner_cores`` cores. ``streaming`` has the costs in a worker where they were measured, and
+    ``latency`` is what the recipe declares: a small batch seldom meets its tail, so a simulation
+    draws it afresh.
     """
 
     groups: tuple[tuple[Path, ...], ...]
@@ -54,11 +78,26 @@ class Profile:
     row_seconds: float
     learner_seconds: float
     learner_cores: int = 1
+    streaming: Streaming | None = None
+    latency: Latency | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """All measured episodes."""
         return tuple(path for group in self.groups for path in group)
+
+    def streamed(self, episodes: int) -> Profile:
+        """The profile where workers stream batches of ``episodes`` episodes to the learner."""
+        costs = self.streaming
+        if costs is None:
+            return self
+        return replace(
+            self,
+            step_seconds=costs.step_seconds,
+            row_seconds=costs.row_seconds,
+            learner_seconds=self.learner_seconds + episodes * costs.arrival_seconds,
+            streaming=None,
+        )
 
     def step(self, rows: float) -> float:
         """Seconds of one decode step of ``rows`` rows."""

@@ -26,11 +26,11 @@ def simulate(profile: Profile, machine: Machine, schedule: Schedule, seed: int =
     """Run ``schedule`` on ``machine`` with episodes drawn from ``profile``; equal arguments, equal
     forecast.
 
-    Groups are drawn whole and with replacement, so members stay as alike as they were, and nothing
-    is slower than what was measured. At most ``(version + max_lag + 1)`` batches are in flight,
-    queued or trained. A group is consumed in the order in which groups become ready; a member that
-    is older than ``max_lag`` is stale, and its group with it when fewer than two (of one: one)
-    others are left.
+    Groups are drawn whole and with replacement, so members stay as alike as they were. Nothing is
+    slower than what was measured, but for ``task.latency``, which is drawn afresh. At most
+    ``(version + max_lag + 1)`` batches are in flight, queued or trained. A group is consumed in the
+    order in which groups become ready; a member that is older than ``max_lag`` is stale, and its
+    group with it when fewer than two (of one: one) others are left.
     """
     if schedule.batches <= schedule.warmup:
         raise ValueError(f"{schedule.batches} batches end before the warm-up ({schedule.warmup})")
@@ -199,7 +199,7 @@ class _Run:
     def _episode(self, group: _Group, path: Path, index: int) -> Process:
         version: int | None = None
         if path.reset > 0:
-            yield self.env.timeout(path.reset)
+            yield self.env.timeout(self._seconds(path.reset, path.drawn))
         for turn in path.turns:
             if self._ticks is not None:
                 yield from self._ticks.wait()
@@ -207,7 +207,7 @@ class _Run:
                 version = self._version
             yield self._workers[index].decode(turn.tokens)
             if turn.wait > 0:
-                yield self.env.timeout(turn.wait)
+                yield self.env.timeout(self._seconds(turn.wait, turn.drawn))
         group.versions.append(self._version if version is None else version)
         group.left -= 1
         if group.left == 0:
@@ -216,6 +216,15 @@ class _Run:
         self._start()
         if self._ticks is not None:
             self._ticks.leave()
+
+    def _seconds(self, measured: float, drawn: float) -> float:
+        """Seconds of a call: those of the environment, and a new draw of the declared latency."""
+        latency = self._profile.latency
+        if latency is None or drawn == 0.0:
+            return measured
+        u = (int(self._rng.integers(1 << 53)) + 0.5) * 2.0**-53
+        # A timer may fire a little early, so the rest of a bare wait can be a hair below zero.
+        return max(0.0, measured - drawn) + latency.quantile(u)
 
     # -- learner -----------------------------------------------------------------------------
 

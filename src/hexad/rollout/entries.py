@@ -46,6 +46,8 @@ SCHEMA = pa.schema(
     metadata={VERSION_KEY: str(LOG_VERSION)},
 )
 """Columns of a log. ``at`` is seconds of play in the attempt; ``facts`` is JSON."""
+_TYPES = {each.name: each.type for each in SCHEMA}
+_NULLS = {each.name: pa.nulls(1, each.type) for each in SCHEMA if each.nullable}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +133,32 @@ def to_batch(entry: Entry) -> pa.RecordBatch:
 
     That can only be a tool call inside an environment's message.
     """
-    row: dict[str, Any] = {"kind": type(entry).__name__.lower(), "at": entry.at}
-    facts = _WRITE[type(entry)](entry)
+    columns = dict(_NULLS)
+    facts = json.dumps(_WRITE[type(entry)](entry), allow_nan=False)
+    kind = type(entry).__name__.lower()
+    for name, value in (("kind", kind), ("at", entry.at), ("facts", facts)):
+        columns[name] = pa.array([value], _TYPES[name])
     if isinstance(entry, Begun):
-        row["ids"] = entry.prompt.ids
-    if isinstance(entry, Begun | Stepped):
-        row["snapshot"] = entry.state.snapshot
+        columns["ids"] = _cell("ids", entry.prompt.ids)
+    if isinstance(entry, Begun | Stepped) and entry.state.snapshot is not None:
+        columns["snapshot"] = pa.array([entry.state.snapshot], _TYPES["snapshot"])
     if isinstance(entry, Sampled):
         made = entry.completion
-        row |= {"ids": made.ids, "logprobs": made.logprobs, "versions": made.versions}
+        for name in ("ids", "logprobs", "versions"):
+            columns[name] = _cell(name, getattr(made, name))
         if made.support is not None:
-            row["support_ids"] = made.support.ids
-            row["support_offsets"] = made.support.offsets
-    row["facts"] = json.dumps(facts, allow_nan=False)
-    columns = [pa.array([row.get(each.name)], each.type) for each in SCHEMA]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+            columns["support_ids"] = _cell("support_ids", made.support.ids)
+            columns["support_offsets"] = _cell("support_offsets", made.support.offsets)
+    return pa.RecordBatch.from_arrays([columns[name] for name in _TYPES], schema=SCHEMA)
+
+
+def _cell(name: str, values: Any) -> pa.Array:
+    """A list column of one row, from a whole array: this runs for every turn of every episode."""
+    kind = _TYPES[name]
+    offsets = pa.array([0, len(values)], pa.int32())
+    # from_pandas=False: NaN is a value here, not a null.
+    flat = pa.array(values, kind.value_type, from_pandas=False)
+    return pa.ListArray.from_arrays(offsets, flat, type=kind)
 
 
 def from_batch(batch: pa.RecordBatch) -> Entry:

@@ -25,6 +25,8 @@ from hexad.rollout.entries import (
 
 _DOING = "write the log of an episode"
 _CONTINUES = 0xFFFFFFFF
+_EMPTY = SCHEMA.serialize().to_pybytes()
+"""A log without an entry."""
 _FIX = "use the release of Hexad that wrote it, or remove the file: the episode then starts afresh"
 
 
@@ -56,7 +58,7 @@ class EpisodeLog:
     @classmethod
     def create(cls, path: Path | None = None) -> EpisodeLog:
         """An empty log, in the file ``path`` if one is named; a file that is there is replaced."""
-        return cls._stored(SCHEMA.serialize().to_pybytes(), path)
+        return cls._stored(_EMPTY, path)
 
     @classmethod
     def read(cls, data: bytes, path: Path | None = None) -> EpisodeLog:
@@ -87,6 +89,8 @@ class EpisodeLog:
 
     def entries(self) -> list[Entry]:
         """Every entry, in order."""
+        if len(self._data) == len(_EMPTY):
+            return []
         with pa.ipc.open_stream(self.data()) as reader:
             return [from_batch(batch) for batch in reader]
 
