@@ -174,10 +174,14 @@ def _try(measured: Measured, machine: Machine, plan: Schedule, against: Forecast
 
 
 def _profile(measured: Measured, plan: Schedule) -> Profile:
-    """The costs of workers that stream, where the schedule has some."""
-    streams = plan.max_lag > 0
-    episodes = plan.groups * plan.group_size
-    return measured.profile.streamed(episodes) if streams else measured.profile
+    """The costs of workers that stream, where the schedule has some.
+
+    The learner reads a batch of the recipe: in a cluster it grows with the batch.
+    """
+    if plan.max_lag == 0:
+        return measured.profile
+    data = measured.recipe.data
+    return measured.profile.streamed(data.groups * data.group_size)
 
 
 def _row(
