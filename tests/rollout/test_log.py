@@ -24,6 +24,7 @@ from hexad.rollout.entries import (
     VERSION_KEY,
     Begun,
     Left,
+    Restarted,
     Sampled,
     Seated,
     Spent,
@@ -31,7 +32,7 @@ from hexad.rollout.entries import (
     Stepped,
     to_batch,
 )
-from hexad.rollout.log import EpisodeLog
+from hexad.rollout.log import EpisodeLog, last_attempt
 
 FAULT = FaultRecord("tool", "ToolFault", "broke\n\u20ac", 0)
 REWARD = Reward("env", 0.1 + 0.2, Owner(OwnerKind.SPAN, 3, 1))
@@ -106,6 +107,11 @@ def test_a_log_counts_its_tokens_versions_and_sittings():
         assert (log.started, log.sittings) == (1e9, 1)
     log.append(sampled(9, version=2))
     assert log.newest_version == 4
+    log.append(Restarted())
+    log.append(sampled(5, 6))
+    again = EpisodeLog.read(log.data())
+    assert (again.sampled_tokens, again.lost_tokens) == (6, 4) and written().lost_tokens == 0
+    assert last_attempt(log.entries()) == [] and len(last_attempt(written().entries())) == 5
     empty = EpisodeLog.create()
     assert (empty.sampled_tokens, empty.newest_version, empty.started) == (0, -1, None)
 

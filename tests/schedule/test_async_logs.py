@@ -1,7 +1,7 @@
 """What the logs of episodes are worth at a kill: nothing is forgotten, nothing counted twice."""
 
 import numpy as np
-from scripted_workers import ScriptedWorkers
+from scripted_workers import ScriptedWorkers, scripted_episode
 from source_bench import Bench, orders, recipe
 
 from hexad.contract.events import EpisodeDone
@@ -9,7 +9,7 @@ from hexad.policy.engine import Completion, Stop
 from hexad.rollout.entries import Sampled
 from hexad.rollout.log import EpisodeLog
 from hexad.schedule.asynchronous import kept
-from hexad.schedule.messages import Paused
+from hexad.schedule.messages import Lost, Paused
 from hexad.schedule.wal import Wal, path
 
 
@@ -54,21 +54,37 @@ def test_what_a_resume_throws_away_is_counted_by_episode_and_token(tmp_path):
     assert unsaved(folder, state, ["v1-8-0"]) == (1, 4 + 2 + 11)
 
 
-def test_the_log_of_a_consumed_episode_outlives_the_batch_until_the_next_one_begins(tmp_path):
+def test_the_log_of_a_consumed_episode_outlives_the_batch_until_that_is_stored(tmp_path):
     folder = tmp_path / "wal"
     made = Bench(recipe(groups=2, max_lag=0), ScriptedWorkers(), folder)
-    before = None
     for name in ("v0-0-0", "v0-1-0"):
         log(folder, name, 5)
     made.publish()
     before = made.source.state()
-    made.batch()
+    made.source.next(0)
     # Killed before the batch is in the store, both are lost; afterwards the store counts them.
     assert unsaved(folder, before, []) == (2, 10)
     assert unsaved(folder, before, ["v0-0-0", "v0-1-0"]) == (0, 0)
-    state = made.source.state()
-    assert unsaved(folder, state, []) == (0, 0)
-    assert set(Wal(folder).tokens()) == {"v0-0-0", "v0-1-0"}
+    made.version = 1
+    made.publish()  # no batch need follow: the logs of what was decided do not outlive the run
+    assert Wal(folder).tokens() == {}
+
+
+def test_the_log_of_a_lost_episode_stays_until_a_checkpoint_knows_of_the_loss(tmp_path):
+    def first_is_lost(play, versions, rng):
+        if play.index == 0:
+            return Lost(episode_id=play.episode_id, lost=3, reason="it lasts").frame()
+        return scripted_episode(play, versions, rng)
+
+    folder = tmp_path / "wal"
+    made = Bench(recipe(groups=2, max_lag=0), ScriptedWorkers(first_is_lost), folder)
+    made.publish()
+    before = made.source.state()
+    log(folder, "v0-0-0", 3)
+    for _ in range(2):
+        made.batch()
+    assert unsaved(folder, before, []) == (1, 3)
+    assert unsaved(folder, made.source.state(), []) == (0, 0)
     made.batch()
     assert Wal(folder).tokens() == {}
 

@@ -9,6 +9,7 @@ from worker_kit import orders, plans, published, recipe
 
 from hexad.contract.arrow import from_ipc
 from hexad.rollout.collect import collect
+from hexad.rollout.entries import Restarted
 from hexad.rollout.log import EpisodeLog
 from hexad.schedule import messages
 from hexad.schedule.frame import Frame
@@ -319,6 +320,41 @@ def test_what_cannot_go_on_is_counted_lost_and_tried_again_only_if_a_reset_undoe
         assert from_ipc(body)[0].costs.sampled_tokens > 5
     else:
         assert type(last) is Lost and last.reason
+
+
+def test_no_death_after_a_restart_forgets_what_was_lost(tmp_path):
+    """Wherever the second play is cut, all that was ever sampled is in the episode or lost."""
+    made = recipe(task__environment="worker_environments:UnforkableFamily")
+    path, seen = tmp_path / "v0-3-0.arrows", []
+
+    async def play(tell, hear):
+        def go_on(log, **changes):
+            (frame,) = orders(made, 3, **changes)
+            tell(Frame(frame.head, log))
+
+        tell(published(made, 0))
+        go_on(b"", pause_after=5)
+        go_on((await hear(Paused))[0][1], pause_after=7)  # which restarts it, as forks fail
+        go_on((await hear(Paused, 2))[1][1])  # and again
+        ((done, _),) = await hear(Finished)
+        assert done.lost == 5 + 7
+        entries = EpisodeLog.read(path.read_bytes()).entries()
+        for end in range(1 + entries.index(Restarted()), 1 + len(entries)):
+            cut = EpisodeLog.create()
+            for entry in entries[:end]:
+                cut.append(entry)
+            go_on(cut.data(), lost=2)
+            done, body = (await hear(Finished, len(seen) + 2))[-1]
+            whole = path.read_bytes()
+            assert whole.startswith(cut.data())
+            seen.append((done.lost, from_ipc(body)[0].costs, EpisodeLog.read(whole)))
+        tell(Stop().frame())
+
+    talk(made, tmp_path, play)
+    for lost, costs, log in seen:
+        assert lost + costs.sampled_tokens + costs.lost_tokens == 2 + log.sampled_tokens
+        assert lost >= 2 + 5
+    assert len(seen) >= 8 and {lost for lost, *_ in seen} == {2 + 5, 2 + 5 + 7}
 
 
 @pytest.mark.parametrize("refresh", ["at_episode", "at_turn", "in_flight"])

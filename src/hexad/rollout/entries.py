@@ -125,7 +125,14 @@ class Left:
     at: float = 0.0
 
 
-Entry: TypeAlias = Seated | Begun | Sampled | Stepped | Left
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """All that was recorded before cannot go on: its tokens are lost, the episode starts afresh."""
+
+    at: float = 0.0
+
+
+Entry: TypeAlias = Seated | Begun | Sampled | Stepped | Left | Restarted
 
 
 def to_batch(entry: Entry) -> pa.RecordBatch:
@@ -279,6 +286,7 @@ _WRITE: dict[type, Callable[[Any], dict[str, Any]]] = {
     Sampled: _write_sampled,
     Stepped: _write_stepped,
     Left: lambda entry: {"faults": [asdict(each) for each in entry.faults]},
+    Restarted: lambda entry: {},
 }
 _READ: dict[str, Callable[[Mapping[str, Any], dict[str, Any], float], Entry]] = {
     "seated": lambda row, facts, at: Seated(facts["time"], at),
@@ -286,4 +294,5 @@ _READ: dict[str, Callable[[Mapping[str, Any], dict[str, Any], float], Entry]] = 
     "sampled": _read_sampled,
     "stepped": _read_stepped,
     "left": lambda row, facts, at: Left(_read_faults(facts["faults"]), at),
+    "restarted": lambda row, facts, at: Restarted(at),
 }

@@ -17,6 +17,7 @@ from hexad.rollout.entries import (
     VERSION_KEY,
     Begun,
     Entry,
+    Restarted,
     Sampled,
     Seated,
     from_batch,
@@ -41,7 +42,8 @@ class EpisodeLog:
     def __init__(self, data: bytes, path: Path | None) -> None:
         self._data = bytearray(data)
         self._path = path
-        self._sampled, self.versions = 0, set[int]()
+        self._sampled = self._lost = 0
+        self.versions = set[int]()
         """Policy versions that sampled a token."""
         self._sittings: list[float] = []
         try:
@@ -120,6 +122,11 @@ class EpisodeLog:
         return self._sampled
 
     @property
+    def lost_tokens(self) -> int:
+        """Sampled tokens that no episode will hold: all from before the last restart."""
+        return self._lost
+
+    @property
     def newest_version(self) -> int:
         """The newest policy version that sampled a token; -1 if none was sampled."""
         return max(self.versions, default=-1)
@@ -150,12 +157,16 @@ class EpisodeLog:
             self.versions.update(entry.completion.versions.tolist())
         elif isinstance(entry, Seated):
             self._sittings.append(entry.time)
+        elif isinstance(entry, Restarted):
+            self._lost = self._sampled
 
 
 def last_attempt(entries: list[Entry]) -> list[Entry]:
-    """The entries from the last ``begun`` on; none if there is no such entry."""
-    begun = [index for index, entry in enumerate(entries) if isinstance(entry, Begun)]
-    return entries[begun[-1] :] if begun else []
+    """The entries from the last ``begun`` on; none if there is no such entry since a restart."""
+    edges = [i for i, entry in enumerate(entries) if isinstance(entry, Begun | Restarted)]
+    if not edges or isinstance(entries[edges[-1]], Restarted):
+        return []
+    return entries[edges[-1] :]
 
 
 def _whole(data: bytes) -> int:

@@ -113,8 +113,12 @@ class AsynchronousSource:
         """Members of groups that left as a whole: episode, reason, age."""
         self._news: list[Episode] = []
         self._recent: deque[Episode] = deque(maxlen=self._governor.batch)
+        self._decided: set[str] = set()
+        """Episodes whose logs go once the store is on disk, which the next publish says."""
+        self._lost: set[str] = set()
+        """Episodes that are in no store: their logs go with the next checkpoint."""
         self._settled: set[str] = set()
-        """Episodes whose logs go once the store, and any checkpoint, is on disk."""
+        """Episodes whose logs go once the checkpoint is on disk, which the next batch says."""
         self._cursor, self._loaded, self._started = 0, -1, False
         self._heard = time.monotonic()
 
@@ -126,9 +130,7 @@ class AsynchronousSource:
         """
         if self._loaded != version:
             raise ContractViolation(f"version {version} was not published: {self._loaded} is")
-        for name in self._settled:
-            self._wal.remove(name)
-        self._settled.clear()
+        self._forget(self._settled)
         batch, self._heard = _Batch(), time.monotonic()
         draw = partial(self._draw, batch, version)
         self._start()
@@ -147,8 +149,10 @@ class AsynchronousSource:
     def publish(self, weights: Weights | None, version: int, lineage: str) -> None:
         """Hand the learner's weights to the workers, and to the engine that evaluates.
 
-        Paused episodes go on, and new ones are begun as far as the governor allows.
+        Paused episodes go on, and new ones are begun as far as the governor allows. The last batch
+        is in the store by now.
         """
+        self._forget(self._decided)
         asyncio.run(self._world.engine.publish(weights, version))
         self._crew.publish(version, lineage, pack(self._supply.weights()))
         self._loaded = version
@@ -162,7 +166,8 @@ class AsynchronousSource:
         flights = list(self._flights.values())
         logs = [self._log(flight) for flight in flights]
         waiting = [e.episode_id for group in self._groups.all for e in group.members]
-        self._settled.update(waiting, (e.episode_id for e, _, _ in self._dropped))
+        self._settled.update(waiting, (e.episode_id for e, _, _ in self._dropped), self._lost)
+        self._lost.clear()
         return {
             "cursor": self._cursor,
             "again": [list(pair) for pair in self._again],
@@ -279,7 +284,7 @@ class AsynchronousSource:
         present = {episode.episode_id for episode in harvest.episodes}
         left = (e for e, _ in dropped if e.episode_id not in present)
         decided = (*harvest.episodes, *left)
-        self._settled.update(episode.episode_id for episode in decided)
+        self._decided.update(episode.episode_id for episode in decided)
         self._dispatch()
         return replace(harvest, dropped=dropped, sampled=decided, ages=ages)
 
@@ -333,7 +338,7 @@ class AsynchronousSource:
         del self._flights[news.episode_id]
         self._governor.lose()
         self._groups.lose(order.group_id)
-        self._settled.add(news.episode_id)
+        self._lost.add(news.episode_id)
         self._sink(EpisodeLost(self._loaded, news.episode_id, news.lost, news.reason))
 
     def _flight(self, episode_id: str) -> Flight:
@@ -349,6 +354,12 @@ class AsynchronousSource:
             self._send(flight)
         text = f"worker {gone.slot} is gone ({gone.why}); {len(gone.episodes)} episodes go on"
         self._sink(WorkerReplaced(self._loaded, text))
+
+    def _forget(self, names: set[str]) -> None:
+        """Remove the logs of ``names``, and the names."""
+        for name in names:
+            self._wal.remove(name)
+        names.clear()
 
     def _log(self, flight: Flight) -> bytes:
         """What is recorded of an episode: by its worker, or only what that was handed to begin."""

@@ -16,6 +16,7 @@ from hexad.recipe.axes import Recipe
 from hexad.rollout.agent import Paused, assess, play
 from hexad.rollout.attempt import Seat
 from hexad.rollout.build import Lineage, policy_of, world_of
+from hexad.rollout.entries import Restarted
 from hexad.rollout.log import EpisodeLog
 from hexad.rollout.plan import EpisodePlan
 from hexad.rollout.resume import NotResumable
@@ -66,12 +67,11 @@ class Stage:
         try:
             outcome = await self._play(order, plan, log)
         except NotResumable as refusal:
-            lost += log.sampled_tokens
             if not refusal.repeatable:
+                lost += log.sampled_tokens
                 gone = Lost(episode_id=plan.episode_id, lost=lost, reason=refusal.reason)
                 return gone.frame()
-            log.close()
-            log = EpisodeLog.create(self._path(plan))
+            log.append(Restarted())  # in the log, so that a second death does not forget the loss
             outcome = await self._play(order, plan, log)
         finally:
             left()
@@ -80,7 +80,8 @@ class Stage:
             paused = messages.Paused(episode_id=plan.episode_id, lost=lost)
             return paused.frame(outcome.log.data())
         episode = await assess(plan, self.world, outcome)
-        return Finished(episode_id=plan.episode_id, lost=lost).frame(bytes(to_ipc([episode])))
+        done = Finished(episode_id=plan.episode_id, lost=lost + log.lost_tokens)
+        return done.frame(bytes(to_ipc([episode])))
 
     async def _play(self, order: Order, plan: EpisodePlan, log: EpisodeLog) -> Episode | Paused:
         engine = self.engines.enter(plan.episode_id)
@@ -95,7 +96,7 @@ class Stage:
 
     def _log(self, order: Order) -> EpisodeLog:
         """The log to go on with. A plan is never played by older weights than it was before."""
-        path = self._path(order.play)
+        path = self._wal / f"{order.play.episode_id}.arrows"
         log = EpisodeLog.read(order.log, path) if order.log else EpisodeLog.create(path)
         loaded = self.engines.newest.version
         if log.newest_version > loaded:
@@ -104,9 +105,6 @@ class Stage:
                 f"on with {loaded}"
             )
         return log
-
-    def _path(self, plan: EpisodePlan | Play) -> Path:
-        return self._wal / f"{plan.episode_id}.arrows"
 
     def _task(self, asked: Play) -> Task:
         """The task that is meant. Raises ``UserError`` where this process has another one."""
