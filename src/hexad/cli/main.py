@@ -152,6 +152,17 @@ def audit(
 
 
 @app.command()
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    as_json: Json = False,
+) -> int:
+    """Name the axis that fails: what, since when, why, and what to try."""
+    from hexad.cli import diagnose as command
+
+    return conclude(lambda: command.show(run, _console(as_json)), as_json=as_json)
+
+
+@app.command()
 def gate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     file: Annotated[Path, typer.Argument(help="What is asked, a YAML file.")],

@@ -1,0 +1,294 @@
+"""Rules that read a run's curves: each names one symptom, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hexad.evidence import metrics
+from hexad.evidence.diagnosis.findings import SYMPTOMS, Finding
+from hexad.evidence.diagnosis.series import Series
+from hexad.recipe.axes import Recipe
+
+Row = dict[str, Any]
+SOLVED = 0.95
+"""Training success from which on a lack of contrast, or of entropy, is no symptom."""
+MOVED = 3.0
+"""Standard errors from which on a change is taken for real."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What the rules read: the recipe, the rows of ``metrics.jsonl``, evaluations on selection."""
+
+    recipe: Recipe
+    rows: list[Row]
+    selection: list[Row] = field(default_factory=list)
+    books: Row = field(default_factory=dict)
+
+    def series(self, *keys: str) -> Series:
+        """The first of ``keys`` that a row has."""
+        return Series.of(self.rows, *keys)
+
+    @property
+    def success(self) -> Series:
+        """Success of training episodes; the score where the reward is no verdict."""
+        return self.series(metrics.SUCCESS, metrics.SCORE)
+
+    @property
+    def evaluated(self) -> Series:
+        """Independent success on selection, by learner version."""
+        return Series.of(self.selection, "success")
+
+
+def engine_mismatch(curves: Curves) -> Finding | None:
+    """Engine and learner disagree by more than rounding explains."""
+    bound = 1e-4 if curves.recipe.system.dtype != "bfloat16" else 0.5
+    worst = curves.series("mismatch/engine/max")
+    if not len(worst) or worst.values.max() <= bound:
+        return None
+    first = next(s for s, v in zip(worst.steps, worst.values, strict=True) if v > bound)
+    told = f"|log learner / behaviour| reaches {worst.values.max():.2g}; rounding is {bound:g}"
+    share = float((worst.values > bound).mean())
+    confidence = 0.95 if share > 0.5 else 0.8
+    return Finding(SYMPTOMS["engine-mismatch"], confidence, first, (told, _share(share)))
+
+
+def no_contrast(curves: Curves) -> Finding | None:
+    """Most groups have nothing to learn from, and the task is not solved."""
+    recipe, signal = curves.recipe, curves.series(metrics.SIGNAL)
+    if recipe.data.group_size < 2 or recipe.critic is not None or not len(signal):
+        return None
+    low = _least(metrics.SIGNAL)
+    success = curves.success
+    solved = len(success) > 0 and success.recent >= SOLVED
+    if len(signal) < 10 or solved or signal.recent >= low:
+        return None
+    p, k = min(max(success.recent, 0.0), 1.0), recipe.data.group_size
+    expected = 1.0 - p**k - (1.0 - p) ** k
+    side = "all wrong" if p < 0.5 else "all right"
+    told = [
+        f"{signal.recent:.0%} of the last groups have a contrast; {low:.0%} is little",
+        f"success is {p:.0%}, so most groups are {side}; {expected:.0%} of groups of {k} would be "
+        "mixed if tasks were alike",
+    ]
+    entropy = curves.series("policy/entropy/mean")
+    if len(entropy):
+        told.append(f"entropy of the policy: {entropy.recent:.3g} nats a token")
+    confidence = 0.9 if signal.recent < low / 2 else 0.75
+    since = signal.since(lambda value: value < low)
+    return Finding(SYMPTOMS["no-contrast"], confidence, since, tuple(told))
+
+
+def drift(curves: Curves) -> Finding | None:
+    """Success fell well below the best it had, beyond noise."""
+    success = curves.success
+    if not success.enough:
+        return None
+    smooth = success.smooth
+    best = int(smooth.values.argmax())
+    peak, step = float(smooth.values[best]), smooth.steps[best]
+    fell = success.after(step)
+    if len(fell) < 10 or peak - success.recent < 0.1:
+        return None
+    told = [f"success fell from {peak:.0%} at batch {step} to {success.recent:.0%}"]
+    confidence = 0.6 if peak - success.recent < 0.2 else 0.7
+    grown = _grown(curves, step)
+    told += grown
+    variance = curves.series("critic/explained_variance")
+    if len(variance.after(step)) >= 10 and variance.recent < 0.2:
+        told.append(f"explained variance of the critic: {variance.recent:.2f}")
+        grown.append("critic")
+    confidence += 0.2 if grown else 0.0
+    since = success.since(lambda value: value < peak - 0.05)
+    return Finding(SYMPTOMS["drift"], confidence, since, tuple(told))
+
+
+def _grown(curves: Curves, step: int) -> list[str]:
+    """Tails that are several times what they were before ``step``."""
+    found = []
+    for name, keys in (
+        ("KL", ("policy/kl/mean",)),
+        ("p99 of log current / old", ("log_ratio/update/p99",)),
+        ("share above the clip", ("clip/above/mean",)),
+    ):
+        series = curves.series(*keys)
+        before, after = series.before(step), series.after(step)
+        if len(before) < 5 or len(after) < 5:
+            continue
+        low, high = float(abs(before.values).mean()), float(abs(after.values[-10:]).mean())
+        if high > 3 * low and high > 1e-3:
+            found.append(f"{name} grew from {low:.2g} to {high:.2g}")
+    return found
+
+
+def stale(curves: Curves) -> Finding | None:
+    """Much of what was sampled is refused or gated for its age, and success is flat."""
+    if curves.recipe.timing.mode != "asynchronous":
+        return None
+    refused, success = curves.series(metrics.REFUSED), curves.success
+    if len(refused) < 10:
+        return None
+    dropped, generated = _dropped(curves.books), curves.books.get("books", {}).get("generated", 0)
+    lost = dropped / generated if generated else 0.0
+    outside = _oldest(curves, "outside")
+    signs = []
+    if refused.recent > 2 * _most(metrics.REFUSED):
+        signs.append(f"{refused.recent:.0%} of the last episodes were refused")
+    if lost > 2 * _most(metrics.REFUSED):
+        signs.append(f"{lost:.0%} of all sampled tokens were dropped as stale")
+    if outside is not None and outside > 0.3:
+        signs.append(f"{outside:.0%} of the tokens of the oldest bucket are outside the gate")
+    if not signs:
+        return None
+    flat = success.enough and success.change < 0.05 and success.recent < SOLVED
+    if flat:
+        signs.append(f"success moved by {success.change:+.1%}")
+    confidence = min(0.95, 0.55 + 0.15 * len(signs))
+    since = refused.since(lambda value: value > _most(metrics.REFUSED))
+    return Finding(SYMPTOMS["stale"], confidence, since, tuple(signs))
+
+
+def early_end(curves: Curves) -> Finding | None:
+    """More episodes are cut, or they give up earlier, and success does not gain by it."""
+    success, turns = curves.success, curves.series(metrics.TURNS)
+    cut = Series.of(
+        [
+            {
+                "step": row["step"],
+                "cut": sum(v for k, v in row.items() if k.startswith("ending/truncated")),
+            }
+            for row in curves.rows
+        ],
+        "cut",
+    )
+    if not success.enough or success.change >= 0.05 or success.recent >= SOLVED:
+        return None
+    told, confidence = [], 0.0
+    if cut.enough and cut.late > 0.2 and (cut.change > 0.1 or cut.early > 0.2):
+        told.append(f"{cut.late:.0%} of episodes are cut by a limit, {cut.early:.0%} at first")
+        confidence = 0.75
+    if turns.enough and turns.change < -0.15 * turns.early and turns.z < -MOVED:
+        told.append(f"turns an episode fell from {turns.early:.2f} to {turns.late:.2f}")
+        confidence = max(confidence, 0.7) + (0.1 if success.change < -0.02 else 0.0)
+    if not told:
+        return None
+    told.append(f"success moved by {success.change:+.1%}")
+    since = cut.since(lambda value: value > 0.2)
+    return Finding(SYMPTOMS["early-end"], confidence, since, tuple(told))
+
+
+def entropy_collapse(curves: Curves) -> Finding | None:
+    """Entropy fell to a fraction without the success that would explain it."""
+    entropy, success = curves.series("policy/entropy/mean"), curves.success
+    if not entropy.enough or not success.enough or success.recent >= 0.9:
+        return None
+    fell = entropy.late < 0.25 * entropy.early and entropy.z < -MOVED
+    gained = success.change >= 0.1
+    if not fell or gained:
+        return None
+    told = [
+        f"entropy fell from {entropy.early:.3g} to {entropy.late:.3g} nats a token",
+        f"success moved by {success.change:+.1%}, to {success.recent:.0%}",
+    ]
+    limit = 0.5 * entropy.early
+    confidence = 0.85 if entropy.late < 0.1 * entropy.early else 0.7
+    since = entropy.since(lambda value: value < limit)
+    return Finding(SYMPTOMS["entropy-collapse"], confidence, since, tuple(told))
+
+
+def length_drift(curves: Curves) -> Finding | None:
+    """Episodes grew by a third or more and success did not."""
+    tokens, success = curves.series("length/action_tokens/mean", metrics.TOKENS), curves.success
+    if not tokens.enough or not success.enough:
+        return None
+    grew = tokens.change > 0.3 * tokens.early and tokens.z > MOVED
+    if not grew or success.change >= 0.05:
+        return None
+    told = (
+        f"action tokens an episode grew from {tokens.early:.1f} to {tokens.late:.1f}",
+        f"success moved by {success.change:+.1%}",
+    )
+    confidence = 0.85 if tokens.change > 0.6 * tokens.early else 0.7
+    limit = 1.15 * tokens.early
+    since = tokens.since(lambda value: value > limit)
+    return Finding(SYMPTOMS["length-drift"], confidence, since, told)
+
+
+def verifier_hole(curves: Curves) -> Finding | None:
+    """The gap between training success and success on selection has opened."""
+    train, held = curves.success, curves.evaluated
+    if len(held) < 4 or not train.enough:
+        return None
+    pairs = zip(held.steps, held.values, strict=True)
+    gaps = [(step, _near(train, step) - float(value)) for step, value in pairs]
+    half = max(2, len(gaps) // 3)
+    first = sum(gap for _, gap in gaps[:half]) / half
+    last = sum(gap for _, gap in gaps[-half:]) / half
+    best = float(held.values.max())
+    fell = best - float(held.values[-half:].mean())
+    opened = last - first
+    if opened < 0.1 or (fell < 0.03 and opened < 0.2):
+        return None
+    told = (
+        f"training success less success on selection: {first:+.1%} at first, {last:+.1%} now",
+        f"success on selection is {fell:.1%} below its best of {best:.0%}",
+    )
+    confidence = 0.9 if fell >= 0.05 else 0.7
+    since = next((step for step, gap in gaps if gap > first + opened / 2), None)
+    return Finding(SYMPTOMS["verifier-hole"], confidence, since, told)
+
+
+def _near(series: Series, step: int) -> float:
+    """Mean of the ten batches around ``step``."""
+    close = sorted(zip(series.steps, series.values, strict=True), key=lambda p: abs(p[0] - step))
+    return float(sum(value for _, value in close[:10]) / len(close[:10]))
+
+
+def _oldest(curves: Curves, name: str) -> float | None:
+    """The column ``name`` of the oldest lag bucket, over the last batches that have one."""
+    found = []
+    for row in curves.rows[-10:]:
+        lags = {
+            int(key.split("/")[1].removeprefix("lag_")): value
+            for key, value in row.items()
+            if key.startswith("bucket/lag_") and key.endswith(f"/{name}")
+        }
+        if lags:
+            found.append(lags[max(lags)])
+    return sum(found) / len(found) if found else None
+
+
+def _dropped(books: Row) -> int:
+    dropped = books.get("books", {}).get("dropped", {})
+    return sum(count for reason, count in dropped.items() if "stale" in reason)
+
+
+def _least(key: str) -> float:
+    metric = metrics.describe(key)
+    assert metric is not None and metric.low is not None
+    return metric.low
+
+
+def _most(key: str) -> float:
+    metric = metrics.describe(key)
+    assert metric is not None and metric.high is not None
+    return metric.high
+
+
+def _share(share: float) -> str:
+    return f"in {share:.0%} of the batches"
+
+
+RULES: tuple[Callable[[Curves], Finding | None], ...] = (
+    engine_mismatch,
+    verifier_hole,
+    no_contrast,
+    drift,
+    stale,
+    early_end,
+    entropy_collapse,
+    length_drift,
+)
+"""Every rule that reads curves alone."""

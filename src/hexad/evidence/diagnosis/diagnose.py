@@ -1,0 +1,139 @@
+"""``hexad diagnose``: every rule on one part of a run, the likeliest symptom first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hexad.contract.episode import Episode
+from hexad.contract.store import Store
+from hexad.evidence.archive import Archive, opened
+from hexad.evidence.diagnosis import curves as rules
+from hexad.evidence.diagnosis import stored as probes
+from hexad.evidence.diagnosis.findings import SYMPTOMS, Finding
+from hexad.evidence.diagnosis.stored import Stored
+from hexad.evidence.folder import Part
+from hexad.evidence.intervals import wilson
+
+Row = dict[str, Any]
+EPISODES = 512
+"""About as many of the newest stored episodes are probed."""
+LEAST = 0.5
+"""A finding below this confidence is not named."""
+
+
+def diagnose(part: Part) -> Row:
+    """What fails in ``part``: findings by falling confidence, and the facts that were looked at.
+
+    Nothing is sampled or trained; stored episodes are judged again by the evaluation's verifier.
+    Raises ``UserError`` where the episodes cannot be read.
+    """
+    curves = rules.Curves(part.recipe, part.metrics, part.on("selection"), part.ledger or {})
+    found = [finding for rule in rules.RULES if (finding := rule(curves)) is not None]
+    facts: Row = {"batches": len(part.metrics), "evaluations": len(curves.selection)}
+    unchecked: list[str] = []
+    stored = _newest(part)
+    if stored is None:
+        unchecked.append("masks, clock, reductions and quadrants: no stored episodes")
+    else:
+        found += probes.stored_rules(stored)
+        facts |= _facts(stored)
+        with opened(part) as archive:
+            facts["quadrants"] = cells = quadrants(archive, stored.episodes)
+        found = [_audited(finding, cells) for finding in found]
+    if len(curves.selection) < 4:
+        unchecked.append("training against independent success: fewer than four evaluations")
+    if not curves.success.enough:
+        unchecked.append("trends: too few batches")
+    named = sorted((f for f in found if f.confidence >= LEAST), key=lambda f: -f.confidence)
+    return {
+        "stage": part.name,
+        "findings": [_row(finding) for finding in _distinct(named)],
+        "facts": facts,
+        "not_checked": unchecked,
+        "symptoms": list(SYMPTOMS),
+    }
+
+
+def quadrants(archive: Archive, episodes: Sequence[Episode], high: float = 0.5) -> Row:
+    """Episodes by training reward (high: at least ``high``) and the independent outcome."""
+    cells = dict.fromkeys(("high-hit", "high-miss", "low-hit", "low-miss"), 0)
+    weights = archive.recipe.feedback.weights
+    for episode in episodes:
+        score = episode.score(weights)
+        if math.isnan(score):
+            continue
+        task, transcript = archive.task(episode), archive.transcript(episode)
+        verdict = archive.examiner.judge(task, episode, transcript)
+        if verdict is not None and verdict.scored:
+            outcome = "hit" if verdict.success else "miss"
+            cells[f"{'high' if score >= high else 'low'}-{outcome}"] += 1
+    paid = cells["high-hit"] + cells["high-miss"]
+    interval = wilson(cells["high-miss"], paid)
+    return {**cells, "paid_for_nothing": cells["high-miss"] / paid if paid else None,
+            "interval": interval}  # fmt: skip
+
+
+def _newest(part: Part) -> Stored | None:
+    """The newest stored batches, until there are enough episodes."""
+    if part.recipe.data.regime != "online" or not (part.folder / "episodes").is_dir():
+        return None
+    store = Store(part.folder / "episodes")
+    episodes: list[Episode] = []
+    for step in reversed([s for p in store.parts() for s in range(p.first, p.last + 1)]):
+        episodes = store.read([step]) + episodes
+        if len(episodes) >= EPISODES:
+            break
+    return Stored(part.recipe, step, tuple(episodes)) if episodes else None
+
+
+def _facts(stored: Stored) -> Row:
+    usable = stored.usable
+    facts: Row = {
+        "episodes": len(stored.episodes),
+        "since_batch": stored.step,
+        "endings": probes.endings(stored.episodes),
+    }
+    if len(usable) >= 8:
+        facts["longest_quarter"] = probes.reductions(usable)
+        facts["score_by_length"] = probes.by_length(usable)
+    return facts
+
+
+def _audited(finding: Finding, cells: Row) -> Finding:
+    """A suspected hole, after a look at what was paid: confirmed by misses, doubtful without."""
+    if finding.symptom.key != "verifier-hole" or cells["paid_for_nothing"] is None:
+        return finding
+    low, high = cells["interval"]
+    told = f"of what was paid {cells['paid_for_nothing']:.1%} [{low:.1%}, {high:.1%}] missed"
+    sure = finding.confidence + 0.08 if low > 0.01 else 0.6 * finding.confidence
+    evidence = (*finding.evidence, f"{told} by the independent verifier")
+    return replace(finding, confidence=min(0.98, sure), evidence=evidence)
+
+
+def _distinct(found: Sequence[Finding]) -> list[Finding]:
+    """Each symptom once, by its most confident finding, with the evidence of all."""
+    kept: dict[str, Finding] = {}
+    for finding in found:
+        first = kept.setdefault(finding.symptom.key, finding)
+        if first is not finding:
+            evidence = (*first.evidence, *finding.evidence)
+            kept[finding.symptom.key] = replace(first, evidence=evidence)
+    return list(kept.values())
+
+
+def _row(finding: Finding) -> Row:
+    symptom = finding.symptom
+    return {
+        "key": symptom.key,
+        "axis": symptom.axis,
+        "what": symptom.what,
+        "since": finding.since,
+        "confidence": round(finding.confidence, 2),
+        "evidence": list(finding.evidence),
+        "causes": symptom.causes,
+        "tries": list(symptom.tries),
+        "source": symptom.source,
+    }

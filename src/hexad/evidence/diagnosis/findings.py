@@ -1,0 +1,157 @@
+"""The symptoms that can be named: what each looks like, why it happens, and what to try."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hexad.evidence.metrics import AxisName
+
+_TABLE = "失败模式应沿轴定位"
+"""The seed's table of symptoms; its rows are numbered from 1."""
+_EXTRA = "contract.md 5.7, extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What is seen, the axis it belongs to, likely ``causes``, and ``tries`` in order."""
+
+    key: str
+    axis: AxisName
+    what: str
+    causes: str
+    tries: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A symptom in a run: ``confidence`` in [0, 1], the version it began at, and what shows it."""
+
+    symptom: Symptom
+    confidence: float
+    since: int | None
+    evidence: tuple[str, ...]
+
+
+SYMPTOMS = {
+    symptom.key: symptom
+    for symptom in (
+        Symptom(
+            "verifier-hole",
+            "feedback",
+            "training reward rises and independent success does not follow",
+            "a hole in the verifier, a judge that is coupled to the policy, or process rewards "
+            "in place of the outcome",
+            (
+                "hexad audit RUN --cell high-miss, and read what was paid for nothing",
+                "repair the verifier, hexad rescore RUN, and train again from before it began",
+                "keep process rewards for diagnosis only",
+            ),
+            f"{_TABLE}, row 1",
+        ),
+        Symptom(
+            "no-contrast",
+            "credit",
+            "groups have nothing to compare, so the gradient is close to zero",
+            "all members right or all wrong, small groups, a reward of few values",
+            (
+                "tasks of other difficulty, or data.dynamic",
+                "a larger data.group_size; a higher policy.sampling.temperature",
+                "a critic (method: ppo) if attempts stay alike",
+            ),
+            f"{_TABLE}, row 2",
+        ),
+        Symptom(
+            "drift",
+            "data",
+            "training was stable, then success falls",
+            "a critic that lags behind, repeated epochs, tails of KL or ratio",
+            (
+                "fewer update.epochs and minibatches, or update.target_kl",
+                "a lower update.optimizer.lr, or a schedule that ends at 0",
+                "more critic.updates a batch, or pretraining, where the critic is off",
+            ),
+            f"{_TABLE}, row 3",
+        ),
+        Symptom(
+            "stale",
+            "timing",
+            "sampling is fast and ability is flat: much of it is stale",
+            "stale episodes that are dropped or gated, a shift of states",
+            (
+                "a smaller timing.max_lag",
+                "fewer workers, or hexad check: is the learner the limit?",
+                "timing.mode: synchronous at the same budget, as a control",
+            ),
+            f"{_TABLE}, row 4",
+        ),
+        Symptom(
+            "length-weight",
+            "action",
+            "long answers have an outsized weight in the loss",
+            "a sum over tokens, segments that are counted twice, the wrong denominator",
+            (
+                "update.denominator: episode, or response",
+                "compare the four reductions below; look for repeated segments",
+            ),
+            f"{_TABLE}, row 5",
+        ),
+        Symptom(
+            "observations-count",
+            "action",
+            "the length of tool output changes the loss",
+            "observations among the action tokens, or on the clock of discount and trace",
+            (
+                "repair the spans of the environment's messages: only what was sampled is action",
+                "credit.clock: turn where tools answer at length",
+            ),
+            f"{_TABLE}, row 6",
+        ),
+        Symptom(
+            "early-end",
+            "credit",
+            "long tasks end early",
+            "a time-out taken for a terminal state, costs that are too high, far credit that fades",
+            (
+                "larger task.limits; credit.truncation: mask, or a critic that bootstraps",
+                "lower costs a turn or token",
+                "credit.gamma: 1 and a longer trace",
+            ),
+            f"{_TABLE}, row 7",
+        ),
+        Symptom(
+            "entropy-collapse",
+            "action",
+            "the policy has stopped exploring",
+            "updates that only sharpen, a clip that holds rare tokens down, few tasks",
+            (
+                "update.entropy, or a higher update.clip_high",
+                "a lower learning rate; a KL to the reference",
+            ),
+            _EXTRA,
+        ),
+        Symptom(
+            "length-drift",
+            "action",
+            "episodes grow longer without growing better",
+            "reward that follows length, a denominator that favours it, rewarded truncation",
+            (
+                "look at reward by length below; feedback.overlong, or a length cost",
+                "update.denominator: episode, or fixed",
+            ),
+            _EXTRA,
+        ),
+        Symptom(
+            "engine-mismatch",
+            "data",
+            "the engine's log-probs are not the learner's",
+            "another kernel or precision, quantisation, another version of the weights",
+            (
+                "the same precision in engine and learner; then add features one by one",
+                "update.correction: {ratio: engine, rule: tis}, if it has to stay",
+            ),
+            _EXTRA,
+        ),
+    )
+}
+"""By key."""
