@@ -188,6 +188,22 @@ def test_a_masked_truncation_leaves_the_loss_and_still_compares():
         assert float(credit.advantage[3]) == (-0.5 if counted[1] else 0.0)
 
 
+@pytest.mark.parametrize(("truncation", "expected"), [(None, 0.25), ("terminal", -0.5)])
+def test_a_critic_bootstraps_at_a_cut_unless_the_limits_belong_to_the_task(truncation, expected):
+    """Value .5 before the only action, .75 behind it, no reward: 0 + .75 - .5, or 0 - .5."""
+    row = segment([9, 1], [0, 1])
+    cut = episode("b", [row], reward=0.0, ending=EndingKind.TRUNCATED_TOKENS)
+    batch = assemble([cut])
+    spec = {"estimator": "gae", "lambda_policy": 1.0, "lambda_critic": 1.0}
+    made = Assigner(recipe(credit=spec | {"truncation": truncation}))
+    value = RoleValue(torch.tensor([0.5, 0.75], dtype=torch.float64), 0, "")
+    credit = made(batch, Scores(value=value))
+    assert float(credit.advantage[1]) == expected
+    assert float(credit.target[1]) == 0.5 + expected
+    wanted = made.wanted(batch).tolist()
+    assert wanted == [True, truncation is None]  # nobody asks what follows an end
+
+
 def test_a_running_mean_remembers_the_task_and_survives_a_resume():
     row = segment([9, 1], [0, 1])
     spec = recipe(credit={"estimator": "reinforce", "baseline": "prompt_mean", "window": 2})

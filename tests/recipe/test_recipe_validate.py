@@ -72,6 +72,8 @@ CASES = [
     ("ppo", ["critic=null"], "critic"),
     ("ppo", ["credit.estimator=rloo", "critic=null"], "credit.truncation"),
     ("grpo", ["credit.truncation=null"], "credit.truncation"),
+    ("grpo", ["credit.truncation=terminal"], "credit.truncation"),
+    ("ppo", ["credit.truncation=score"], "credit.truncation"),
     ("gigpo", ["credit.truncation=null"], "credit.truncation"),
     ("grpo", ["critic={updates: 1}"], "critic"),
     ("ppo", ["credit.alpha=1.5"], "credit.lambda_policy"),

@@ -178,7 +178,8 @@ class Assigner:
 
     def _clock(self, batch: Batch, penalty: Tensor | None) -> Clock:
         used, weights = self._counted(batch), self.recipe.feedback.weights
-        steps = steps_of(batch, self.spec.clock, used, weights)
+        terminal = self.spec.truncation == "terminal"
+        steps = steps_of(batch, self.spec.clock, used, weights, terminal=terminal)
         if penalty is not None:
             steps = steps.rewarded(steps.reward - steps.sum(penalty))
         return steps if self.potential is None else self._shaped(batch, steps)

@@ -71,6 +71,8 @@ class CreditSpec(Axis):
     whiten: Literal["batch", "group"] | None = None
     """Subtract the mean of the advantages of action tokens and divide by their deviation, over the
     batch or each group."""
-    truncation: Literal["score", "mask"] | None = None
-    """Monte Carlo estimators: a truncated episode keeps its score, or is left out of the loss.
-    Estimators with a critic bootstrap from the value where it was cut."""
+    truncation: Literal["score", "mask", "terminal"] | None = None
+    """A truncated episode, Monte Carlo estimators: ``score`` keeps its score, ``mask`` leaves it
+    out of the loss. Estimators with a critic bootstrap from the value where it was cut; with
+    ``terminal`` they do not, because the limits belong to the task: a policy that never finishes
+    would be paid what the critic expects of finishing."""

@@ -150,17 +150,21 @@ ESTIMATORS: dict[str, EstimatorRule] = {
     "gae": EstimatorRule(
         CLOCKS,
         ("lambda_critic",),
-        ("lambda_policy", "alpha", "whiten", "gamma", "shaping"),
+        ("lambda_policy", "alpha", "whiten", "gamma", "shaping", "truncation"),
         critic=True,
         episode=False,
     ),
     "n_step": EstimatorRule(
-        CLOCKS, ("steps",), ("whiten", "gamma", "shaping"), critic=True, episode=False
+        CLOCKS,
+        ("steps",),
+        ("whiten", "gamma", "shaping", "truncation"),
+        critic=True,
+        episode=False,
     ),
     "vtrace": EstimatorRule(
         CLOCKS,
         ("rho_bar", "c_bar", "lambda_policy"),
-        ("whiten", "gamma", "shaping"),
+        ("whiten", "gamma", "shaping", "truncation"),
         critic=True,
         episode=False,
     ),

@@ -74,6 +74,7 @@ RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     data.overlong,
     credit.estimator,
     credit.companions,
+    credit.truncation,
     credit.continuations,
     credit.critic,
     data.sampling,

@@ -14,7 +14,7 @@ from hexad.contract.segment import ACTION_SPANS, Segment, Span, SpanKind
 from hexad.evidence.diagnosis.findings import SYMPTOMS, Finding
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import Assigner
-from hexad.learner.batch import RoleValue, Scores
+from hexad.learner.batch import RoleScore, RoleValue, Scores
 from hexad.learner.minibatch import index_of
 from hexad.recipe.axes import Recipe
 from hexad.update.reduce import Reduction, coefficients
@@ -149,7 +149,7 @@ def endings(episodes: Sequence[Episode]) -> dict[str, dict[str, float]]:
 
 
 def _pull(recipe: Recipe, episodes: tuple[Episode, ...]) -> torch.Tensor | None:
-    """float64: coefficient times advantage of every action token, by the recipe's own credit.
+    """float64: coefficient times advantage of every sampled token, by the recipe's own credit.
 
     A critic's values are taken to be one half everywhere, which no longer observation may change.
     ``None`` where credit needs more than episodes and values (auxiliary rollouts, memory).
@@ -160,11 +160,14 @@ def _pull(recipe: Recipe, episodes: tuple[Episode, ...]) -> torch.Tensor | None:
     batch = assemble(episodes, recipe.feedback.weights)
     assigner = Assigner(recipe)
     value = torch.full((len(batch.ids),), 0.5, dtype=torch.float64)
-    scores = Scores(value=RoleValue(value, 0, "")) if assigner.rule.critic else Scores()
-    credit = assigner(batch, scores)
+    # What sampled also learns here: V-trace asks for both, and their ratio is none of observations.
+    old = RoleScore(batch.behaviour, 0, "")
+    valued = RoleValue(value, 0, "") if assigner.rule.critic else None
+    credit = assigner(batch, Scores(sampled=old, old=old, value=valued))
     valid = batch.action & (batch.weight > 0) & credit.counted[batch.token_episode]
     coefficient = coefficients(index_of(batch, valid), _own(recipe))
-    return (coefficient * credit.advantage)[batch.action]
+    sampled = np.concatenate([_acts(segment) for e in episodes for segment in e.segments])
+    return (coefficient * credit.advantage)[torch.from_numpy(sampled)]
 
 
 def _own(recipe: Recipe) -> Reduction:

@@ -91,6 +91,16 @@ def companions(recipe: Recipe) -> Iterator[Problem]:
         yield Problem("credit.whiten", reason, "use credit.whiten: batch")
 
 
+def truncation(recipe: Recipe) -> Iterator[Problem]:
+    """A value after the cut is for a critic to give or to leave out; a score is there anyway."""
+    how, critic = recipe.credit.truncation, legal.estimator(recipe.credit.estimator).critic
+    if how is not None and critic != (how == "terminal"):
+        side = "with" if critic else "without"
+        wanted = "terminal, or leave it out" if critic else "score or mask"
+        reason = f"{how} means nothing to an estimator {side} a critic"
+        yield Problem("credit.truncation", reason, f"use {wanted}")
+
+
 def continuations(recipe: Recipe) -> Iterator[Problem]:
     """States are continued where and when they arise, by what their continuations are paid."""
     if not legal.estimator(recipe.credit.estimator).forks:

@@ -1,0 +1,147 @@
+"""Rules over curves: a healthy run names nothing, and each injected symptom is named."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hexad.evidence.diagnosis import curves as rules
+from hexad.evidence.diagnosis.curves import RULES, Curves
+from hexad.evidence.diagnosis.series import Series
+from hexad.recipe.load import load
+
+BATCHES = 120
+GRPO = "method: grpo\nbudget: {episodes: 64}\n"
+ASYNC = (
+    "timing={mode: asynchronous, max_lag: 2}",
+    "update.correction={ratio: proximal, rule: tis, high: 2.0}",
+)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    (tmp_path / "r.yaml").write_text(GRPO)
+    return lambda *overrides: load(tmp_path / "r.yaml", list(overrides))
+
+
+def level(batch, start=0.5, end=0.97):
+    return start + (end - start) * (1 - math.exp(-3 * batch / BATCHES)) / (1 - math.exp(-3))
+
+
+def run(seed=0, **columns):
+    """Rows of a healthy run with noise; a column is replaced by ``f(batch) -> value``."""
+    rng, rows = np.random.default_rng(seed), []
+    healthy = {
+        "reward/success": level,
+        "group/signal": lambda b: 0.3 + 0.6 * (1 - level(b)),
+        "policy/entropy/mean": lambda b: 0.05 + 0.6 * (1 - level(b)),
+        "episode/turns": lambda b: 3.4,
+        "length/action_tokens/mean": lambda b: 35.0,
+        "ending/truncated_tokens": lambda b: 0.05 * (1 - level(b)),
+        "episode/refused": lambda b: 0.0,
+        "policy/kl/mean": lambda b: 2e-4,
+        "mismatch/engine/max": lambda b: 3e-6,
+    }
+    for batch in range(BATCHES):
+        row = {"step": batch}
+        for key, value in (healthy | columns).items():
+            mean = value(batch)
+            row[key] = mean + rng.normal(0, 0.03) * mean
+        rows.append(row)
+    return rows
+
+
+def selection(success=level, seed=0):
+    rng = np.random.default_rng(seed)
+    return [{"step": b, "success": success(b) + rng.normal(0, 0.015)} for b in range(0, 121, 10)]
+
+
+def named(curves):
+    found = [finding for rule in RULES if (finding := rule(curves)) is not None]
+    return [f.symptom.key for f in sorted(found, key=lambda f: -f.confidence)], found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_healthy_run_names_nothing(recipe, seed):
+    assert named(Curves(recipe(), run(seed), selection(seed=seed)))[0] == []
+    stalled = {"reward/success": lambda b: 0.97, "group/signal": lambda b: 0.1}
+    assert named(Curves(recipe(), run(seed, **stalled), selection(lambda b: 0.96, seed)))[0] == []
+
+
+FLAT = {"reward/success": lambda b: 0.5, "group/signal": lambda b: 0.5}
+LATE = 60
+CASES = {
+    "no-contrast": {"reward/success": lambda b: 0.05, "group/signal": lambda b: 0.04},
+    "drift": {
+        "reward/success": lambda b: level(b) if b < LATE else level(LATE) - 0.006 * (b - LATE),
+        "policy/kl/mean": lambda b: 2e-4 if b < LATE else 5e-3,
+    },
+    "early-end": FLAT | {"episode/turns": lambda b: 3.4 - 0.01 * b},
+    "entropy-collapse": FLAT | {"policy/entropy/mean": lambda b: 0.6 * math.exp(-b / 20)},
+    "length-drift": FLAT | {"length/action_tokens/mean": lambda b: 35 + 0.5 * b},
+    "engine-mismatch": {"mismatch/engine/max": lambda b: 0.02},
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("key", CASES)
+def test_an_injected_symptom_is_named_first(recipe, key, seed):
+    keys, found = named(Curves(recipe(), run(seed, **CASES[key]), selection(seed=seed)))
+    assert keys[0] == key
+    first = max(found, key=lambda f: f.confidence)
+    assert first.evidence and 0.5 <= first.confidence <= 1 and first.symptom.tries
+
+
+def test_a_finding_says_since_when(recipe):
+    keys, found = named(Curves(recipe(), run(**CASES["drift"])))
+    (drift,) = (f for f in found if f.symptom.key == "drift")
+    assert LATE < drift.since <= LATE + 25 and "KL" in " ".join(drift.evidence)
+    late = run(**{"mismatch/engine/max": lambda b: 0.02 if b >= 80 else 1e-6})
+    assert rules.engine_mismatch(Curves(recipe(), late)).since == 80
+    assert keys
+
+
+def test_a_gap_between_training_and_selection_is_a_hole(recipe):
+    fell = selection(lambda b: 0.55 - 0.002 * b)
+    (finding,) = named(Curves(recipe(), run(), fell))[1]
+    assert finding.symptom.key == "verifier-hole" and finding.confidence >= 0.9
+    easier = selection(lambda b: level(b) - 0.2)  # a constant gap is a harder split
+    assert named(Curves(recipe(), run(), easier))[0] == []
+    assert rules.verifier_hole(Curves(recipe(), run(), fell[:3])) is None
+
+
+def test_staleness_needs_an_asynchronous_run_and_a_sign(recipe):
+    columns = FLAT | {
+        "episode/refused": lambda b: 0.3,
+        "bucket/lag_0/outside": lambda b: 0.01,
+        "bucket/lag_2/outside": lambda b: 0.5,
+    }
+    books = {"books": {"generated": 1000, "dropped": {"stale_version": 300}}}
+    rows = run(**columns)
+    keys, found = named(Curves(recipe(*ASYNC), rows, books=books))
+    assert keys[0] == "stale" and len(found[0].evidence) == 4
+    assert rules.stale(Curves(recipe(), rows, books=books)) is None
+    assert rules.stale(Curves(recipe(*ASYNC), run(**FLAT))) is None
+    young = columns | {"bucket/lag_2/outside": lambda b: 0.0, "episode/refused": lambda b: 0.0}
+    assert rules.stale(Curves(recipe(*ASYNC), run(**young))) is None
+
+
+def test_a_critic_or_a_single_attempt_has_no_contrast_to_lose(recipe):
+    rows = run(**CASES["no-contrast"])
+    single = recipe("data.group_size=1", "method=ppo")
+    assert rules.no_contrast(Curves(single, rows)) is None
+    assert rules.no_contrast(Curves(recipe(), rows[:9])) is None
+
+
+def test_a_series_by_hand():
+    rows = [{"step": i, "x": float(i)} for i in range(30)]
+    series = Series.of([*rows, {"step": 30, "x": math.nan}, {"step": 31}], "x")
+    assert (len(series), series.early, series.late, series.recent) == (30, 4.5, 24.5, 24.5)
+    # Var of 0..9 with ddof 1 is 110/12; standard error sqrt(2 * 110/12/10).
+    assert series.z == pytest.approx(20 / math.sqrt(2 * 110 / 12 / 10))
+    assert series.smooth.steps[0] == 9 and series.smooth.values[0] == pytest.approx(4.5)
+    assert series.since(lambda v: v > 20) == 25 and series.since(lambda v: v < 20) is None
+    assert len(series.before(10)) == 10 and series.after(10).steps[0] == 10
+    flat = Series.of([{"step": i, "x": 1.0} for i in range(30)], "x")
+    assert flat.z == 0.0 and flat.change == 0.0
+    assert Series.of([{"step": 0, "b": 2.0}], "a", "b").values.tolist() == [2.0]
