@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -160,3 +161,27 @@ def test_demands_are_of_the_lower_bound_and_what_was_not_measured_is_not_met():
         "tool_calls, p95": False,
     }
     assert held(GateFile(success=0.89, unscored=2), row)[0]["met"]
+
+
+def test_a_run_is_diagnosed_and_what_was_not_checked_is_said(run, tampered):
+    code, found, err = hexad("diagnose", run)
+    (stage,) = found["stages"]
+    assert code == 0, err
+    keys = [finding["key"] for finding in stage["findings"]]
+    assert "engine-mismatch" not in keys and "observations-count" not in keys
+    assert stage["facts"]["batches"] == 3 and stage["facts"]["episodes"] == 12
+    assert sum(row["episodes"] for row in stage["facts"]["endings"].values()) == 12
+    cells = stage["facts"]["quadrants"]
+    assert sum(cells[name] for name in ("high-hit", "high-miss", "low-hit", "low-miss")) == 12
+    assert "trends: too few batches" in stage["not_checked"]
+
+    def spoil(episode):
+        segment = episode.segments[0]
+        weight = segment.weight.copy()
+        weight[~segment.action] = 1.0
+        return replace(episode, segments=(replace(segment, weight=weight),))
+
+    _, spoiled, _ = hexad("diagnose", tampered(spoil))
+    first = spoiled["stages"][0]["findings"][0]
+    assert first["key"] == "observations-count" and first["axis"] == "action"
+    assert first["tries"] and first["source"]

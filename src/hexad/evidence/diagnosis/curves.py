@@ -169,6 +169,8 @@ def early_end(curves: Curves) -> Finding | None:
     if cut.enough and cut.late > 0.2 and (cut.change > 0.1 or cut.early > 0.2):
         told.append(f"{cut.late:.0%} of episodes are cut by a limit, {cut.early:.0%} at first")
         confidence = 0.75
+        if curves.recipe.critic is not None and curves.recipe.credit.truncation is None:
+            told.append("behind each cut they are paid the critic's value")
     if turns.enough and turns.change < -0.15 * turns.early and turns.z < -MOVED:
         told.append(f"turns an episode fell from {turns.early:.2f} to {turns.late:.2f}")
         confidence = max(confidence, 0.7) + (0.1 if success.change < -0.02 else 0.0)

@@ -91,7 +91,7 @@ SYMPTOMS = {
             "long answers have an outsized weight in the loss",
             "a sum over tokens, segments that are counted twice, the wrong denominator",
             (
-                "update.denominator: episode, or response",
+                "action.denominator: episode, or response",
                 "compare the four reductions below; look for repeated segments",
             ),
             f"{_TABLE}, row 5",
@@ -110,10 +110,12 @@ SYMPTOMS = {
         Symptom(
             "early-end",
             "credit",
-            "long tasks end early",
-            "a time-out taken for a terminal state, costs that are too high, far credit that fades",
+            "long tasks end early, by a limit or because the policy gives up",
+            "a time-out taken for a terminal state or paid like success, costs that are too high, "
+            "far credit that fades",
             (
-                "larger task.limits; credit.truncation: mask, or a critic that bootstraps",
+                "larger task.limits; credit.truncation: mask without a critic; with one, terminal "
+                "where the limits belong to the task",
                 "lower costs a turn or token",
                 "credit.gamma: 1 and a longer trace",
             ),
@@ -137,7 +139,7 @@ SYMPTOMS = {
             "reward that follows length, a denominator that favours it, rewarded truncation",
             (
                 "look at reward by length below; feedback.overlong, or a length cost",
-                "update.denominator: episode, or fixed",
+                "action.denominator: episode, or fixed",
             ),
             _EXTRA,
         ),
