@@ -133,10 +133,19 @@ class Loop:
         while not (reason := self._agreed_reason(interrupted)):
             self.step()
         if reason != INTERRUPTED:
-            self._evaluate_final()
-            self.ended = reason
+            self._finish(reason)
         self._checkpoint()
         return reason
+
+    def _finish(self, reason: str) -> None:
+        """Nothing more is sampled for training; what the run came to, and its last books."""
+        parts = self.parts
+        if parts.source is not None:
+            parts.source.finish()
+        self._evaluate_final()
+        if parts.ranks.rank == 0:
+            parts.ledger.close(parts.learner.version)
+        self.ended = reason
 
     def step(self) -> None:
         """One batch: from harvest to published weights and closed books."""

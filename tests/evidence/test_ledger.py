@@ -6,6 +6,7 @@ import pytest
 from hexad.contract.events import (
     BatchTrained,
     EpisodeDone,
+    EpisodeLeft,
     EpisodeRefused,
     GroupJudged,
     TasksDrawn,
@@ -266,3 +267,22 @@ def test_a_torn_last_line_is_not_a_row_and_a_broken_one_is_named(tmp_path):
 def test_non_finite_numbers_never_reach_a_log(tmp_path):
     with pytest.raises(ValueError):
         journal.append(tmp_path / "x.jsonl", {"a": math.nan})
+
+
+def test_the_last_row_has_what_came_after_the_last_batch(ledger, episode, tmp_path):
+    fill(ledger, episode)
+    ledger.commit(0)
+    ledger(EpisodeDone(1, episode("h", tokens=8), "evaluation"))
+    ledger(EpisodeLeft(1, "g", 6))
+    ledger.close(1)
+    first, last = journal.rows(tmp_path / journal.LEDGER)
+    assert (first["step"], last["step"]) == (0, 1)
+    assert last["histograms"] == first["histograms"] and last["roles"] == first["roles"]
+    assert last["auxiliary"]["evaluation"]["sampled_tokens"] == 8
+    assert last["books"]["dropped"]["run_ended"] == 6
+    assert last["books"]["generated"] == first["books"]["generated"] + 8 + 6
+    assert last["consumed"]["rollout_tokens"] == first["consumed"]["rollout_tokens"] + 6
+    assert last["funnel"] == first["funnel"]  # nobody finished it, so it did not end
+    ledger.books.generated += 1
+    with pytest.raises(ContractViolation, match="do not balance"):
+        ledger.close(2)

@@ -4,7 +4,7 @@ import numpy as np
 from scripted_workers import ScriptedWorkers, scripted_episode
 from source_bench import Bench, orders, recipe
 
-from hexad.contract.events import EpisodeDone
+from hexad.contract.events import EpisodeDone, EpisodeLeft
 from hexad.policy.engine import Completion, Stop
 from hexad.rollout.entries import Sampled
 from hexad.rollout.log import EpisodeLog
@@ -175,3 +175,32 @@ def test_a_log_of_weights_that_no_longer_exist_is_lost_and_its_episode_starts_af
     assert (order.lost, order.lineage) == (3, {})
     bodies = [f.body for _, f in again.backend.sent if f.head.get("episode_id") == "v0-0-0"]
     assert bodies == [b""]
+
+
+def test_what_is_under_way_when_the_run_ends_is_told_and_its_logs_go(tmp_path):
+    folder = tmp_path / "wal"
+    made = begun(folder)
+    log(folder, "v0-0-0", 3, 4)
+    log(folder, "v0-1-0", 5)
+    made.source.finish()
+    left = {event.episode_id: event.sampled_tokens for event in made.of(EpisodeLeft)}
+    assert left == {"v0-0-0": 7, "v0-1-0": 5, "v0-2-0": 0, "v0-3-0": 0}
+    assert made.backend.closed and sorted(file.name for file in folder.iterdir())
+    state = made.source.state()
+    assert state["flights"] == [] and state["governor"]["in_flight"] == 0
+    made.source.close()
+    assert list(folder.iterdir()) == []
+
+
+def test_what_had_arrived_when_the_run_ends_is_booked(tmp_path):
+    made = Bench(recipe(groups=2, max_lag=1), ScriptedWorkers(), tmp_path / "wal")
+    made.batch()
+    made.source._hear(0.0)
+    known = {event.episode.episode_id for event in made.of(EpisodeDone)}
+    made.source.finish()
+    done = {event.episode.episode_id for event in made.of(EpisodeDone)}
+    left = {event.episode_id for event in made.of(EpisodeLeft)}
+    assert done > known and not done & left
+    assert done | left == {order.episode_id for order in orders(made.backend)}
+    waiting = made.source.state()["governor"]
+    assert waiting["in_flight"] == 0 and waiting["queued"] == len(done) - 2

@@ -43,6 +43,14 @@ class EpisodeLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeLeft(Event):
+    """The run ended while an episode was under way, with ``sampled_tokens`` on record."""
+
+    episode_id: str
+    sampled_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeRefused(Event):
     """Admission or a gate kept an episode out of training, for each of ``reasons``.
 

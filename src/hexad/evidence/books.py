@@ -9,6 +9,9 @@ from typing import Any
 from hexad.contract.episode import Actor, Episode
 from hexad.contract.faults import ContractViolation
 
+RUN_ENDED = "run_ended"
+"""The reason of tokens whose episode nobody needed any more."""
+
 
 @dataclass(slots=True)
 class Books:
@@ -49,6 +52,11 @@ class Books:
         """Book tokens of an episode that will never be finished."""
         self.generated += tokens
         self.lost += tokens
+
+    def leave(self, tokens: int) -> None:
+        """Book tokens of an episode that was under way when the run ended."""
+        self.generated += tokens
+        self.dropped[RUN_ENDED] += tokens
 
     def drop(self, episode_id: str, reason: str) -> None:
         """Move a pending episode's tokens to the account of ``reason``."""

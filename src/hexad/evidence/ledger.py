@@ -13,6 +13,7 @@ from hexad.contract.events import (
     CriticJudged,
     CriticTrained,
     EpisodeDone,
+    EpisodeLeft,
     EpisodeLost,
     EpisodeRefused,
     Event,
@@ -23,7 +24,7 @@ from hexad.contract.events import (
     WorkLost,
 )
 from hexad.evidence import journal, staleness
-from hexad.evidence.books import Books
+from hexad.evidence.books import RUN_ENDED, Books
 from hexad.evidence.critic import CriticBooks
 from hexad.evidence.drops import KEPT, Drops
 from hexad.evidence.funnel import Funnel
@@ -60,6 +61,7 @@ class Ledger:
             TasksDrawn: self._drawn,
             EpisodeDone: self._done,
             EpisodeLost: self._gone,
+            EpisodeLeft: self._left,
             EpisodeRefused: self._refused,
             GroupJudged: self._judged,
             BatchTrained: self._trained,
@@ -120,9 +122,27 @@ class Ledger:
         self.window, self.critic = Window(), CriticBooks()
         return row
 
+    def close(self, version: int) -> None:
+        """Write a last row of ``ledger.jsonl``: the books as the run leaves them.
+
+        It keeps what the row before says of the last batch. Raises ``ContractViolation`` when the
+        books do not balance.
+        """
+        self.books.balance()
+        before = journal.rows(self.logs[1])
+        last = before[-1] if before else {}
+        journal.append(self.logs[1], {**last, "step": version, **self._cumulative()})
+
     def row(self) -> dict[str, Any]:
         """The cumulative books, and the role table and histograms of this batch."""
         tallies = self.window.tallies.items()
+        return self._cumulative() | {
+            "roles": self.window.roles,
+            "histograms": {k: tally_json(tally) for k, tally in tallies if not staleness.ours(k)},
+            **({"critic": critic} if (critic := self.critic.row()) else {}),
+        }
+
+    def _cumulative(self) -> dict[str, Any]:
         return {
             "funnel": self.funnel.row(),
             "books": self.books.row(),
@@ -130,10 +150,7 @@ class Ledger:
             "groups": self.groups,
             "auxiliary": self.auxiliary,
             "killed": self.killed,
-            "roles": self.window.roles,
-            "histograms": {k: tally_json(tally) for k, tally in tallies if not staleness.ours(k)},
             **({"staleness": stale} if (stale := self.stale.row()) else {}),
-            **({"critic": critic} if (critic := self.critic.row()) else {}),
             **({"drops": drops} if (drops := self.drops.state()) else {}),
             "time": {**self.seconds, "train": self.train_seconds},
         }
@@ -196,6 +213,11 @@ class Ledger:
         self.used["rollout_tokens"] = self.books.generated - self._auxiliary_tokens()
         self.drops.add("lost", event.sampled_tokens, None, None)
         self.funnel.ended["failed"] += 1
+
+    def _left(self, event: EpisodeLeft) -> None:
+        self.books.leave(event.sampled_tokens)
+        self.used["rollout_tokens"] = self.books.generated - self._auxiliary_tokens()
+        self.drops.add(RUN_ENDED, event.sampled_tokens, None, None)
 
     def _auxiliary_tokens(self) -> int:
         return sum(account["sampled_tokens"] for account in self.auxiliary.values())

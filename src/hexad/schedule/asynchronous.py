@@ -18,6 +18,7 @@ from hexad.contract.arrow import from_ipc, to_ipc
 from hexad.contract.episode import Episode
 from hexad.contract.events import (
     EpisodeDone,
+    EpisodeLeft,
     EpisodeLost,
     Sink,
     Stalled,
@@ -119,7 +120,8 @@ class AsynchronousSource:
         """Episodes that are in no store: their logs go with the next checkpoint."""
         self._settled: set[str] = set()
         """Episodes whose logs go once the checkpoint is on disk, which the next batch says."""
-        self._cursor, self._loaded, self._started = 0, -1, False
+        self._cursor, self._loaded = 0, -1
+        self._started = self._finished = False
         self._heard = time.monotonic()
 
     # -- the source --------------------------------------------------------------------------
@@ -158,6 +160,24 @@ class AsynchronousSource:
         self._loaded = version
         if self._started:
             self._go_on()
+
+    def finish(self) -> None:
+        """Stop the workers; every token that is on record of an episode under way is told of."""
+        if self._started:
+            self._hear(0.0)
+            self._crew.close()
+            self._started = False
+        for episode in self._news:
+            self._sink(EpisodeDone(self._loaded, episode))
+        self._news = []
+        for name, flight in self._flights.items():
+            tokens = EpisodeLog.read(self._log(flight)).sampled_tokens + flight.lost
+            self._sink(EpisodeLeft(self._loaded, name, tokens))
+            self._governor.lose()
+            self._groups.lose(flight.order.group_id)
+            self._lost.add(name)
+        self._flights.clear()
+        self._finished = True
 
     def state(self) -> dict[str, Any]:
         """Everything that is not consumed: cursor, queue, and the logs of what is under way."""
@@ -209,9 +229,14 @@ class AsynchronousSource:
         self._wal.keep(set())
 
     def close(self) -> None:
-        """Stop the workers within five seconds, and close the engine."""
+        """Stop the workers within five seconds, and close the engine.
+
+        Of a finished run no log is needed: what is left of it is in its last checkpoint.
+        """
         if self._started:
             self._crew.close()
+        if self._finished:
+            self._wal.keep(set())
         asyncio.run(self._world.engine.close())
 
     # -- a batch -----------------------------------------------------------------------------

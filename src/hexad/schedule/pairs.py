@@ -79,6 +79,9 @@ class RoundSource:
         """Let the engine load ``weights`` as ``version``."""
         asyncio.run(self._world.engine.publish(weights, version))
 
+    def finish(self) -> None:
+        """Between two batches nothing is under way."""
+
     def state(self) -> dict[str, Any]:
         """The round, the place in it, and the version that sampled it."""
         return {"round": self._round, "position": self._position, "begun": self._begun}
@@ -169,6 +172,9 @@ class PairSource:
     def publish(self, weights: Weights | None, version: int, lineage: str) -> None:
         """Let the engine that evaluates load the weights."""
         asyncio.run(self._world.engine.publish(weights, version))
+
+    def finish(self) -> None:
+        """Between two batches nothing is under way."""
 
     def state(self) -> dict[str, Any]:
         """The number of items consumed."""

@@ -47,6 +47,10 @@ class Source(Protocol):
         """Hand out new weights; returns when the engine has loaded them."""
         ...
 
+    def finish(self) -> None:
+        """The run has ended: sample no more, and tell the books of what was under way."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """Cursors and counters as JSON-serialisable values (tensors allowed)."""
         ...

@@ -138,6 +138,9 @@ class StoredSource:
         """Let the engine that evaluates load the weights."""
         asyncio.run(self._world.engine.publish(weights, version))
 
+    def finish(self) -> None:
+        """Between two batches nothing is under way."""
+
     def state(self) -> dict[str, Any]:
         """The number of episodes consumed."""
         return {"position": self._position}

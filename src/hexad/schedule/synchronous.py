@@ -148,6 +148,9 @@ class SynchronousSource:
         asyncio.run(self._world.engine.publish(weights, version))
         self._lineage[version] = lineage
 
+    def finish(self) -> None:
+        """Between two batches nothing is under way."""
+
     def state(self) -> dict[str, Any]:
         """The task cursor, and the groups that wait for the next batch."""
         waiting = {"refill": self._refill.state()} if self._refill is not None else {}
