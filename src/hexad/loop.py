@@ -47,6 +47,7 @@ from hexad.learner.learner import Learner, UpdateReport
 from hexad.learner.preference import PreferenceLearner
 from hexad.learner.ranks import Ranks
 from hexad.learner.registry import Registry
+from hexad.learner.reward_learner import RewardLearner
 from hexad.recipe.axes import Recipe
 from hexad.schedule.source import Harvest, Source
 
@@ -72,7 +73,7 @@ class Parts:
 
     recipe: Recipe
     run_dir: Path
-    learner: Learner | PreferenceLearner
+    learner: Learner | PreferenceLearner | RewardLearner
     ranks: Ranks
     registry: Registry
     ledger: Ledger

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,10 +19,11 @@ from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
 from hexad.evidence import journal, losses, qualify, verifiers
-from hexad.evidence.evaluate import Question
+from hexad.evidence.evaluate import Place, Question
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
 from hexad.evidence.ledger import Ledger
+from hexad.evidence.ranking import Ranking, Rewards, rank
 from hexad.evidence.triggers import Watch
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic, SharedCritic
@@ -29,6 +31,8 @@ from hexad.learner.learner import Learner, WriteLease
 from hexad.learner.preference import PreferenceLearner
 from hexad.learner.ranks import Ranks, Single, from_environment
 from hexad.learner.registry import Registry
+from hexad.learner.reward_learner import RewardLearner
+from hexad.learner.reward_model import FOLDER, RewardModel
 from hexad.loop import INTERRUPTED, Evaluator, Loop, Parts
 from hexad.policy.local import LocalEngine
 from hexad.policy.policy import Policy
@@ -41,6 +45,7 @@ from hexad.rollout.build import Lineage, independent, judges, policy_of, world_o
 from hexad.rollout.world import World
 from hexad.schedule.asynchronous import AsynchronousSource, Supply, kept
 from hexad.schedule.backend import Backend
+from hexad.schedule.made import pair_rule
 from hexad.schedule.pairs import PAIRS, PairSource, RoundSource, stored_pairs
 from hexad.schedule.processes import Processes
 from hexad.schedule.source import Source
@@ -141,11 +146,16 @@ def evaluate(
     asyncio.run(engine.publish(None, found.step))
     lineage = policy.lineage()
     question = Question(split, count, found.step, recipe.run.seed)
-    rows = recipe.system.engine_rows
+    place = Place(run_dir, recipe.system.engine_rows)
     with ExitStack() as held:
         held.callback(lambda: asyncio.run(engine.close()))
         world = world_of(recipe, policy, engine, lambda version: lineage, held)
-        evaluate_world(question, independent(world, recipe, held), folder=run_dir, rows=rows)
+        world = independent(world, recipe, held)
+        if (found.path / FOLDER).is_dir():
+            rewarder, limit = RewardModel.open(found.path / FOLDER), recipe.system.micro_batch_tokens
+            _ranked(question, world, partial(rewarder.rewards, limit=limit), recipe, place)
+        else:
+            evaluate_world(question, world, folder=run_dir, rows=place.rows)
     return journal.rows(run_dir / journal.EVALUATIONS)[-1]
 
 
@@ -207,7 +217,7 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
         source = _source(recipe, world, run_dir, sink)
     if source is not None:
         held.callback(source.close)
-    samples = recipe.data.regime != "fixed"
+    place = Place(run_dir, recipe.system.engine_rows, sink)
     examiner = independent(world, recipe, held) if first else None
     if examiner is not None:
         verifiers.write(run_dir, world.feedback, examiner.feedback)
@@ -222,13 +232,13 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
             needs=needs,
             lineage=lineage,
             critic=critic,
-            save_policy=policy.save,
+            save_policy=learner.save if isinstance(learner, RewardLearner) else policy.save,
             logs=(*ledger.logs, run_dir / journal.EVALUATIONS, *_audits(recipe, run_dir))
             if first
             else (),
             source=source,
-            store=Store(run_dir / "episodes") if first and samples else None,
-            evaluate=_evaluator(recipe, examiner, run_dir, sink) if examiner else None,
+            store=Store(run_dir / "episodes") if first and recipe.data.regime != "fixed" else None,
+            evaluate=_evaluator(learner, examiner, place) if examiner else None,
             sink=sink if first else ignore,
             watch=Watch(recipe, run_dir, sink) if first else None,
         )
@@ -372,8 +382,10 @@ def _backend(recipe: Recipe, run_dir: Path) -> Backend:
 
 def _learner(
     policy: Policy, recipe: Recipe, ranks: Ranks, lease: WriteLease
-) -> Learner | PreferenceLearner:
-    if recipe.update.surrogate in legal.PREFERENCES:
+) -> Learner | PreferenceLearner | RewardLearner:
+    if rule := legal.PREFERENCES.get(recipe.update.surrogate):
+        if rule.head:
+            return RewardLearner(policy, recipe, ranks)
         return PreferenceLearner(policy, recipe, ranks, lease)
     return Learner(policy, recipe, ranks, lease)
 
@@ -424,14 +436,29 @@ def _needs(
     return needs
 
 
-def _evaluator(recipe: Recipe, independent: World, run_dir: Path, sink: Sink) -> Evaluator:
+def _evaluator(
+    learner: Learner | PreferenceLearner | RewardLearner, independent: World, place: Place
+) -> Evaluator:
+    """Success of the policy, or how a reward model ranks its attempts; that the model keeps."""
+
     def run(split: str, tasks: int, version: int) -> float | None:
+        recipe = learner.recipe
         question = Question(Split(split), tasks, version, recipe.run.seed)
-        rows = recipe.system.engine_rows
-        result = evaluate_world(question, independent, folder=run_dir, rows=rows, sink=sink)
+        if isinstance(learner, RewardLearner):
+            learner.model.measured = _ranked(question, independent, learner.rewards, recipe, place)
+            return learner.model.measured.get("success")
+        folder, rows, sink = place.folder, place.rows, place.sink
+        result = evaluate_world(question, independent, folder=folder, rows=rows, sink=sink)
         return result.rate.success
 
     return run
+
+
+def _ranked(
+    question: Question, world: World, rewards: Rewards, recipe: Recipe, place: Place
+) -> dict[str, Any]:
+    """The row of an evaluation of a reward model."""
+    return rank(question, world, Ranking(rewards, pair_rule(recipe), recipe.data.group_size), place)
 
 
 def _both(first: Sink, second: Sink) -> Sink:

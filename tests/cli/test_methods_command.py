@@ -13,7 +13,7 @@ LACKING = {"compactionrl"}
 ROUND = ("budget.episodes=null", "budget.train_tokens=64")
 EXTRA = {
     "dr_grpo": ("action.length=64",),
-    **dict.fromkeys(("rejection", "dpo", "ipo", "simpo", "kto"), ROUND),
+    **dict.fromkeys(("rejection", "dpo", "ipo", "simpo", "kto", "reward_model"), ROUND),
 }
 
 

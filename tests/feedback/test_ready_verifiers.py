@@ -175,7 +175,7 @@ def test_a_cut_or_unfinished_episode_gave_no_answer(name):
     assert str(verifier.verify(task, ENDED, (heard,)).status) == "wrong"
 
 
-@pytest.mark.parametrize("name", sorted(VERIFIERS))
+@pytest.mark.parametrize("name", sorted(VERIFIERS.keys() - {"reward_model"}))  # needs a run
 def test_every_verifier_carries_a_card_and_a_digest_of_its_own(name):
     options = {"model": "judge"} if name == "llm_judge" else {}
     made = build(name, CALCULATOR, options)

@@ -6,6 +6,7 @@ from hexad.contract.faults import UserError
 from hexad.recipe.legal import PREFERENCES
 from hexad.recipe.load import load
 
+METHODS = [name for name, rule in PREFERENCES.items() if not rule.head] + ["reward_model"]
 BUDGET = "budget: {train_tokens: 1000}\n"
 CASES = [
     ("dpo", ["update.preference=null"], "update.preference"),
@@ -24,6 +25,10 @@ CASES = [
     ("kto", ["update.preference.nll=1.0"], "update.preference.nll"),
     ("ipo", ["update.preference.excess=0.5"], "update.preference.excess"),
     ("ipo", ["update.preference.decay=0.5"], "update.preference.decay"),
+    ("reward_model", ["update.preference={beta: 0.1, reduction: sum}"], "update.preference"),
+    ("reward_model", ["action.denominator=token"], "action.denominator"),
+    ("reward_model", ["feedback.source=verifier"], "feedback.source"),
+    ("reward_model", ["data.pairs={rule: labels}"], "data.pairs.rule"),
     ("dpo", ["action.denominator=episode"], "action.denominator"),
     ("kto", ["action.denominator=pair"], "action.denominator"),
     ("rloo", ["action.denominator=pair"], "action.denominator"),
@@ -70,7 +75,7 @@ def written(folder, method):
     return path
 
 
-@pytest.mark.parametrize("name", [*PREFERENCES, "rejection"])
+@pytest.mark.parametrize("name", [*METHODS, "rejection"])
 def test_presets_are_valid(tmp_path, name):
     assert load(written(tmp_path, name)).method == name
 

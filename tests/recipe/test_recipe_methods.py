@@ -10,8 +10,8 @@ from hexad.recipe.legal import ESTIMATORS, PREFERENCES
 from hexad.recipe.methods import METHODS
 from hexad.recipe.presets import fill, lookup
 
-STORED = {"sft", "rejection", *PREFERENCES}
-"""Methods that read the model's own log-probs of stored tokens, whoever sampled them."""
+STORED = {"sft", "rejection", "reward_model", *(PREFERENCES.keys() - {"bradley_terry"})}
+"""Methods that read stored tokens, whoever sampled them."""
 
 
 @pytest.mark.parametrize("record", METHODS.values(), ids=METHODS)

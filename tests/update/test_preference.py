@@ -35,6 +35,16 @@ def test_the_gradient_of_dpo_has_the_published_scale():
     assert float(gradient) == pytest.approx(-0.045017, abs=5e-7)
 
 
+def test_bradley_terry_is_of_differences_alone():
+    """ln 2 at 0; log(1 + e^-2), log(1 + e); far out it is the margin, and finite."""
+    margin = torch.tensor([0.0, 2.0, -1.0, -800.0], dtype=torch.float64, requires_grad=True)
+    found = preference.bradley_terry(margin)
+    expected = [math.log(2), 0.12692801104297263, 1.3132616875182228, 800.0]
+    assert found.tolist() == pytest.approx(expected, rel=1e-12)
+    found.sum().backward()
+    assert margin.grad.tolist() == pytest.approx([-0.5, -0.11920292, -0.73105858, -1.0], abs=1e-8)
+
+
 def test_label_smoothing_mixes_the_two_answers():
     """.9 of .598139 and .1 of .798139."""
     assert float(dpo(one(2.0), beta=0.1, smoothing=0.1)) == pytest.approx(0.618139, abs=1e-6)

@@ -47,7 +47,10 @@ def table(row: dict[str, Any], name: str) -> Table:
     shown = Table(title=f"{name}, step {row['step']}, on {row['split']}", title_justify="left")
     shown.add_column("")
     shown.add_column("", justify="right")
-    shown.add_row("success", rate(row) if "success" in row else "nothing was scored")
+    label = "pairs ranked right" if row.get("measure") == "pairs" else "success"
+    shown.add_row(label, rate(row) if "success" in row else "nothing was scored")
+    if "agreement" in row:
+        shown.add_row(f"right and wrong parted at {row['cut']:.3g}", rate(row["agreement"]))
     shown.add_row("episodes, not scored", f"{row['episodes']}, {row['unscored']}")
     for title, key in (("verdict", "verdicts"), ("ending", "endings"), ("fault", "faults")):
         for kind, count in sorted(row[key].items()):

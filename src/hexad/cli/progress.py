@@ -124,9 +124,11 @@ def _evaluated(event: Evaluated) -> str:
         return f"  {event.split} after batch {event.version}: none of {event.episodes} was scored"
     interval = f"[{event.low:.1%}, {event.high:.1%}]"
     unscored = event.episodes - event.scored
-    note = f", {unscored} not scored" if unscored else ""
+    what, note = "success", f", {unscored} not scored" if unscored else ""
+    if event.measure == "pairs":
+        what, note = "ranked right", " pairs"
     # The brackets of an interval are not markup.
     return (
-        f"  {event.split} after batch {event.version}: success {event.success:.1%} "
+        f"  {event.split} after batch {event.version}: {what} {event.success:.1%} "
         f"\\{interval} of {event.scored}{note}"
     )

@@ -236,7 +236,8 @@ class WorkLost(Event):
 class Evaluated(Event):
     """A closed-loop evaluation ended. ``success`` of ``scored`` episodes with its 95 % interval.
 
-    The three rates are ``None`` when nothing was scored.
+    With ``measure: pairs`` it is of pairs that a reward model ranks right. The three rates are
+    ``None`` when nothing was scored.
     """
 
     split: str
@@ -245,6 +246,7 @@ class Evaluated(Event):
     success: float | None
     low: float | None
     high: float | None
+    measure: str = "success"
 
 
 Sink = Callable[[Event], None]

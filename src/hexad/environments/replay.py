@@ -23,13 +23,19 @@ T = TypeVar("T")
 class Replayed:
     """What the environment said: ``states[i]`` is the state before turn i, the last one the end.
 
-    ``messages`` are those of the start and of every step. ``ending`` is the environment's own.
+    ``heard[0]`` are the messages of the start, ``heard[i]`` those after turn i. ``ending`` is the
+    environment's own.
     """
 
     states: tuple[str | None, ...]
-    messages: tuple[Message, ...]
+    heard: tuple[tuple[Message, ...], ...]
     rewards: tuple[Reward, ...]
     ending: Ending | None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Those of the start and of every step."""
+        return tuple(message for messages in self.heard for message in messages)
 
 
 def replay(
@@ -64,20 +70,20 @@ async def _replay(
     try:
         start = await environment.reset(task, seed)
         states: list[str | None] = [start.state_digest]
-        messages, rewards = list(start.messages), []  # type: list[Message], list[Reward]
+        heard, rewards = [tuple(start.messages)], []  # type: list[tuple[Message, ...]], list[Reward]
         ending: Ending | None = None
         for number, turn in enumerate(turns, start=1):
             if ending is not None:
                 raise EnvironmentFault(f"it ended ({ending.kind}) before turn {number}")
             step = await environment.step(turn)
-            messages += step.messages
+            heard.append(tuple(step.messages))
             rewards += step.rewards
             states.append(environment.state_digest())
             ending = step.ending
         seen = look(environment)
     finally:
         await environment.close()
-    return Replayed(tuple(states), tuple(messages), tuple(rewards), ending), seen
+    return Replayed(tuple(states), tuple(heard), tuple(rewards), ending), seen
 
 
 def turns_of(episode: Episode, transcript: Sequence[Message]) -> list[AssistantTurn]:

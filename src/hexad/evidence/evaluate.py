@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.events import EpisodeDone, Evaluated, Sink, Timed, ignore
-from hexad.contract.task import Split
+from hexad.contract.task import Split, Task
 from hexad.evidence import journal
-from hexad.evidence.exam import Evaluation, tabulate
+from hexad.evidence.exam import Evaluation, Rate, tabulate
 from hexad.evidence.ledger import EVALUATION_PHASE
 from hexad.rollout.collect import collect
 from hexad.rollout.plan import plan_tasks
@@ -31,6 +33,27 @@ class Question:
     seed: int
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an evaluation is booked: the run folder, and a sink for its events.
+
+    At most ``rows`` episodes are live at once.
+    """
+
+    folder: Path
+    rows: int = 256
+    sink: Sink = ignore
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The tasks, the episodes in order, and when it began."""
+
+    tasks: tuple[Task, ...]
+    episodes: tuple[Episode, ...]
+    started: float
+
+
 def evaluate(
     question: Question, world: World, *, folder: Path, rows: int = 256, sink: Sink = ignore
 ) -> Evaluation:
@@ -43,6 +66,20 @@ def evaluate(
     task's data by which success is broken down. Raises ``UserError`` when the split holds fewer
     tasks, ``ValueError`` without feedback.
     """
+    place = Place(folder, rows, sink)
+    played = attempts(question, world, 1, place)
+    key = getattr(world.family, "stratum", "stratum")
+    strata = {t.task_id: f"{key} {t.data[key]}" for t in played.tasks if key in t.data}
+    result = tabulate(str(question.split), question.version, played.episodes, strata)
+    booked(question, world, (result.row(), result.rate), played, place)
+    return result
+
+
+def attempts(question: Question, world: World, size: int, place: Place) -> Played:
+    """Try every task ``size`` times; a use of ``hidden`` is booked before it begins.
+
+    Raises as :func:`evaluate` does.
+    """
     if world.feedback is None:
         raise ValueError("an evaluation needs a verifier")
     started = time.perf_counter()
@@ -50,19 +87,30 @@ def evaluate(
     tasks = world.family.tasks(question.split, question.tasks)
     if question.split is Split.HIDDEN:
         use = {"step": question.version, "tasks": len(tasks), "at": time.time()}
-        journal.append(folder / journal.HIDDEN, use)
+        journal.append(place.folder / journal.HIDDEN, use)
     name = world.family.name
-    plans = plan_tasks(tasks, 1, prefix=f"{split}-", seed=question.seed, environment=name)
+    plans = plan_tasks(tasks, size, prefix=f"{split}-", seed=question.seed, environment=name)
 
     def done(episode: Episode) -> None:
-        sink(EpisodeDone(question.version, episode, purpose="evaluation"))
+        place.sink(EpisodeDone(question.version, episode, purpose="evaluation"))
 
-    episodes = collect(plans, world, rows=rows, done=done)
-    key = getattr(world.family, "stratum", "stratum")
-    strata = {t.task_id: f"{key} {t.data[key]}" for t in tasks if key in t.data}
-    result = tabulate(split, question.version, episodes, strata)
-    seconds = time.perf_counter() - started
-    row = result.row() | {
+    episodes = collect(plans, world, rows=place.rows, done=done)
+    return Played(tuple(tasks), tuple(episodes), started)
+
+
+def booked(
+    question: Question,
+    world: World,
+    result: tuple[Mapping[str, Any], Rate],
+    played: Played,
+    place: Place,
+) -> None:
+    """Add the row of ``result`` to ``evaluation.jsonl``, and tell its rate and the seconds."""
+    assert world.feedback is not None
+    folder, sink, (told, rate) = place.folder, place.sink, result
+    split, episodes = str(question.split), played.episodes
+    seconds = time.perf_counter() - played.started
+    row = dict(told) | {
         "verifier": world.feedback.digest,
         "temperature": world.sampling.temperature,
         # What differs between equal runs.
@@ -70,10 +118,15 @@ def evaluate(
     }
     journal.append(folder / journal.EVALUATIONS, row)
     sink(Timed(question.version, EVALUATION_PHASE, seconds))
-    rate = result.rate
     sink(
         Evaluated(
-            question.version, split, len(episodes), rate.scored, rate.success, rate.low, rate.high
+            question.version,
+            split,
+            len(episodes),
+            rate.scored,
+            rate.success,
+            rate.low,
+            rate.high,
+            told.get("measure", "success"),
         )
     )
-    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ TASKS = 32
 """Training tasks whose demonstrations are judged."""
 REPEATED = 8
 """Demonstrations that are played twice."""
+SEED = 7
+"""Seed of the environments in which demonstrations are played."""
 PROBES = {
     "empty": "",
     "huge": "9" * 1_000_000,
@@ -62,8 +64,9 @@ def cases(family: TaskFamily, carrier: Episode) -> list[Case]:
     """Demonstrations of training tasks, and the same with a last message that was changed.
 
     ``other`` ends in another task's answer, ``both`` in the right one followed by another one,
-    ``wrapped`` in a sentence around the right one. ``carrier`` lends the fields that a verifier of
-    answers does not read. Empty for a family without an expert.
+    ``wrapped`` in a sentence around the right one. The transcripts hold what the environment says
+    to the demonstration, where it can be played. ``carrier`` lends the fields that a verifier of
+    transcripts does not read. Empty for a family without an expert.
     """
     tasks = family.tasks(Split.TRAIN, TASKS)
     try:
@@ -79,8 +82,9 @@ def cases(family: TaskFamily, carrier: Episode) -> list[Case]:
             "both": f"{right} {other}",
             "wrapped": f"The answer is {right}.",
         }
+        heard = _heard(family, task, own)
         for kind, text in ends.items():
-            found.append(_case(kind, task, (*own[:-1], AssistantTurn(text)), carrier))
+            found.append(_case(kind, task, (heard, (*own[:-1], AssistantTurn(text))), carrier))
     return found
 
 
@@ -132,7 +136,7 @@ def agreement(recipe: Recipe, run_dir: Path, digest: str) -> float | None:
     return found[0] if found else None
 
 
-def repeats(family: TaskFamily, sample: Sequence[Case], seed: int = 7) -> Row:
+def repeats(family: TaskFamily, sample: Sequence[Case], seed: int = SEED) -> Row:
     """Whether one seed and one list of actions give the same states and observations twice.
 
     The actions are those of demonstrations. Empty where a reset does not undo them.
@@ -159,11 +163,27 @@ def _measured(path: Path, digest: str) -> float | None:
     return None if training["digest"] != digest or share is None else float(share)
 
 
-def _case(kind: str, task: Task, turns: Iterable[AssistantTurn], carrier: Episode) -> Case:
+def _heard(
+    family: TaskFamily, task: Task, turns: Sequence[AssistantTurn]
+) -> list[tuple[Message, ...]]:
+    """What the environment says before each of ``turns``; the task's name where it is not asked."""
+    if uncontained(family):
+        return [(Message(Role.USER, task.task_id),), *[()] * (len(turns) - 1)]
+    return list(replay(family, task, SEED, turns[:-1])[0].heard)
+
+
+def _case(
+    kind: str,
+    task: Task,
+    told: tuple[Sequence[tuple[Message, ...]], Sequence[AssistantTurn]],
+    carrier: Episode,
+) -> Case:
+    """A case in which the messages ``told[0][i]`` stand before the turn ``told[1][i]``."""
     ended = Ending.of(EndingKind.TERMINAL)
     episode = replace(carrier, task_id=task.task_id, ending=ended, states=(), rewards=())
-    question = Message(Role.USER, task.task_id)
-    return Case(kind, task, episode, (question, *(turn.message() for turn in turns)))
+    pairs = zip(*told, strict=True)
+    transcript = [each for heard, turn in pairs for each in (*heard, turn.message())]
+    return Case(kind, task, episode, tuple(transcript))
 
 
 def _judge(feedback: Feedback, case: Case) -> Verdict | None:
@@ -212,7 +232,8 @@ def _probe(training: Feedback, evaluation: Feedback, like: Case) -> Row:
     """Which probes were accepted though the independent verifier refuses, which broke ours."""
     accepted, broke = [], []
     for name, text in PROBES.items():
-        case = _case("probe", like.task, (AssistantTurn(text),), like.episode)
+        probe = (*like.transcript[:-1], AssistantTurn(text).message())
+        case = replace(like, kind="probe", transcript=probe)
         ours, theirs = _judge(training, case), _judge(evaluation, case)
         if ours is not None and ours.success and not (theirs is not None and theirs.success):
             accepted.append(name)

@@ -20,6 +20,8 @@ from hexad.evidence.utilisation import utilisation
 
 PROFILE = "barrier profile"
 AGREEMENT = "verifier agreement"
+_MEASURES = {"success": "success", "pairs": "pairs ranked right"}
+"""What the rate of an evaluation is of."""
 NOT_MEASURED = (AGREEMENT, PROFILE)
 """Evidence that a careful reader would ask for and that this run does not have."""
 
@@ -104,7 +106,7 @@ def _groups(books: Row, kind: str) -> int:
 def _span(rows: list[Row]) -> dict[str, Any]:
     keys = ("step", "success", "low", "high", "scored", "correct")
     return {
-        name: {key: row[key] for key in keys}
+        name: {key: row[key] for key in keys} | {"measure": row.get("measure", "success")}
         for name, row in (("start", rows[0]), ("end", rows[-1]))
     }
 
@@ -188,7 +190,8 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
     for split in ("hidden", "selection"):
         for end in ("start", "end"):
             if split in stage:
-                lines[f"{split} success, {end}"] = rate(stage[split][end])
+                measured = stage[split][end]
+                lines[f"{split} {_MEASURES[measured['measure']]}, {end}"] = rate(measured)
     lines["batches"] = str(stage["batches"])
     for key, spent in stage["budget"].items():
         used, limit = spent["used"], spent["limit"]

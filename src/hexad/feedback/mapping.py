@@ -10,7 +10,10 @@ from hexad.contract.reward import Reward
 from hexad.contract.verdict import Verdict
 from hexad.feedback.protocol import RewardMapping
 
-MAPPINGS = {"binary": "hexad.feedback.mapping:BinaryMapping"}
+MAPPINGS = {
+    "binary": "hexad.feedback.mapping:BinaryMapping",
+    "score": "hexad.feedback.mapping:ScoreMapping",
+}
 """Built-in names."""
 
 
@@ -29,6 +32,23 @@ class BinaryMapping:
         if episode.faulted or not verdict.scored:
             return ()
         return (Reward("task", 1.0 if verdict.success else 0.0),)
+
+
+class ScoreMapping:
+    """One component ``task`` at the end: the verdict's score in [0, 1], as a judge grades."""
+
+    version = "score/1"
+
+    @property
+    def digest(self) -> str:
+        """Digest of version and source."""
+        return code_digest("score", self.version, {}, type(self))
+
+    def rewards(self, verdict: Verdict, episode: Episode) -> tuple[Reward, ...]:
+        """The component, or nothing at all where nothing was scored."""
+        if episode.faulted or verdict.score is None or not verdict.scored:
+            return ()
+        return (Reward("task", float(verdict.score)),)
 
 
 def mapping(name: str) -> RewardMapping:

@@ -17,6 +17,7 @@ VERIFIERS = {
     "answer": "hexad.feedback.verifiers:answer",
     "left_to_right": "hexad.feedback.verifiers:recompute_left_to_right",
     "precedence": "hexad.feedback.verifiers:recompute_with_precedence",
+    "reward_model": "hexad.learner.reward_verifier:RewardVerifier",
     "llm_judge": "hexad.feedback.ready.llm:LlmJudge",
     "answer-hackable": "hexad.feedback.hackable:HackableVerifier",
     "exact": "hexad.feedback.ready.exact:ExactVerifier",

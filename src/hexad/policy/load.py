@@ -96,7 +96,7 @@ def _source(model: str) -> tuple[str, bool]:
     """Where to load from, and whether it is a folder here."""
     folder = Path(model).expanduser()
     if folder.is_dir():
-        return str(_inside(folder)), True
+        return str(inside(folder)), True
     parent_here = len(folder.parts) > 1 and folder.parent.is_dir()
     if model.startswith((".", "/", "~")) or parent_here or not _HUB_ID.fullmatch(model):
         raise UserError(
@@ -107,7 +107,7 @@ def _source(model: str) -> tuple[str, bool]:
     return model, False
 
 
-def _inside(folder: Path) -> Path:
+def inside(folder: Path) -> Path:
     """The Hugging Face folder that ``folder`` (a run, a checkpoint or a model) stands for."""
     if (folder / "checkpoints").is_dir():
         steps = {

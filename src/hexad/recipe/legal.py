@@ -77,7 +77,8 @@ class PreferenceRule:
     """``required`` and ``optional`` keys of ``update.preference``, beside ``beta``.
 
     ``denominator`` is what its terms are; ``reductions`` those of a side's tokens. ``reference``:
-    a side's score is a ratio to the reference.
+    a side's score is a ratio to the reference. ``head``: it is the output of a head instead of
+    log-probs, and has none of these numbers.
     """
 
     denominator: str
@@ -85,6 +86,7 @@ class PreferenceRule:
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     reference: bool = True
+    head: bool = False
 
 
 _TOKENS = ("excess", "decay", "nll")
@@ -93,6 +95,7 @@ PREFERENCES: dict[str, PreferenceRule] = {
     "ipo": PreferenceRule("pair", optional=_TOKENS),
     "simpo": PreferenceRule("pair", ("mean",), ("gamma",), ("nll",), reference=False),
     "kto": PreferenceRule("episode", ("sum",), optional=("weight_desirable", "weight_undesirable")),
+    "bradley_terry": PreferenceRule("pair", (), reference=False, head=True),
 }
 """Losses of preferences, by name of ``update.surrogate``."""
 PREFERENCE_KEYS = (

@@ -35,8 +35,7 @@ def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:
     tasks = len({episode.task_id for episode in episodes})
     items: list[tuple[Episode, ...]]
     if spec is not None and spec.rule != "labels":
-        rule = pairs.Rule(spec.rule, spec.gap or 0.0, spec.most, recipe.feedback.weights)
-        found, refused = pairs.make(episodes, rule)
+        found, refused = pairs.make(episodes, pair_rule(recipe))
         items = [pair.sides(f"{name}-{number}") for number, pair in enumerate(found)]
         told = audit(found, tasks, refused)
         row, text = told.row(), told.text()
@@ -54,6 +53,13 @@ def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:
     used = {episode.episode_id for item in items for episode in item}
     unused = tuple(episode for episode in episodes if episode.episode_id not in used)
     return Made(tuple(items), unused, row, text)
+
+
+def pair_rule(recipe: Recipe) -> pairs.Rule:
+    """The rule that ``data.pairs`` declares."""
+    spec = recipe.data.pairs
+    assert spec is not None
+    return pairs.Rule(spec.rule, spec.gap or 0.0, spec.most, recipe.feedback.weights)
 
 
 def _singles(episodes: Sequence[Episode], recipe: Recipe, refused: pairs.Refused) -> list[Episode]:

@@ -80,6 +80,14 @@ def kto(
     return torch.where(desirable, good, weight_undesirable * torch.sigmoid(x))
 
 
+def bradley_terry(margin: Tensor) -> Tensor:
+    """``-log sigmoid(r_w - r_l)``; ``margin`` [P] is of a reward model's rewards. ln 2 where equal.
+
+    Only differences are identified. Bradley and Terry 1952; contract.md 2.3.
+    """
+    return -logsigmoid(margin.double())
+
+
 def mismatch(score: Tensor) -> Tensor:
     """KTO's z: ``max(0, mean)`` of the scores [M] of answers under prompts of other tasks.
 

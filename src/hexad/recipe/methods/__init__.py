@@ -23,6 +23,7 @@ from hexad.recipe.methods.record import Assumptions, Method, flatten
 from hexad.recipe.methods.reinforce import REINFORCE
 from hexad.recipe.methods.reinforce_pp import REINFORCE_PP
 from hexad.recipe.methods.rejection import REJECTION
+from hexad.recipe.methods.reward_model import REWARD_MODEL
 from hexad.recipe.methods.rloo import RLOO
 from hexad.recipe.methods.sao import SAO
 from hexad.recipe.methods.sft import SFT
@@ -36,6 +37,7 @@ _RECORDS = (
     IPO,
     SIMPO,
     KTO,
+    REWARD_MODEL,
     REINFORCE,
     RLOO,
     GRPO,

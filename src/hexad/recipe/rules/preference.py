@@ -19,7 +19,8 @@ def loss(recipe: Recipe) -> Iterator[Problem]:
     if name not in PREFERENCES:
         if update.preference is not None:
             reason = f"has no effect with update.surrogate: {name}"
-            fix = f"remove it, or use update.surrogate: {' or '.join(PREFERENCES)}"
+            alive = [other for other, rule in PREFERENCES.items() if not rule.head]
+            fix = f"remove it, or use update.surrogate: {' or '.join(alive)}"
             yield Problem("update.preference", reason, fix)
         return
     if recipe.feedback.source != "preferences":
@@ -34,14 +35,21 @@ def loss(recipe: Recipe) -> Iterator[Problem]:
         if getattr(update, key) is not None:
             reason = f"has no effect with update.surrogate: {name}"
             yield Problem(f"update.{key}", reason, "remove it, or use surrogate: clip")
-    if update.preference is None:
-        reason, fix = f"surrogate {name} needs it", "use preference: {beta: 0.1, reduction: sum}"
-        yield Problem("update.preference", reason, fix)
-        return
     yield from _numbers(name, update.preference)
 
 
-def _numbers(name: str, spec: PreferenceSpec) -> Iterator[Problem]:
+def _numbers(name: str, spec: PreferenceSpec | None) -> Iterator[Problem]:
+    rule, where = PREFERENCES[name], "update.preference"
+    if rule.head == (spec is not None):
+        reason, fix = f"surrogate {name} needs it", "use preference: {beta: 0.1, reduction: sum}"
+        if rule.head:
+            reason, fix = f"{name} compares the outputs of a head", "use preference: null"
+        yield Problem(where, reason, fix)
+    if spec is not None and not rule.head:
+        yield from _keys(name, spec)
+
+
+def _keys(name: str, spec: PreferenceSpec) -> Iterator[Problem]:
     rule = PREFERENCES[name]
     for key in PREFERENCE_KEYS:
         known, written = key in (*rule.required, *rule.optional), getattr(spec, key) is not None
