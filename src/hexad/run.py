@@ -152,8 +152,9 @@ def evaluate(
         world = world_of(recipe, policy, engine, lambda version: lineage, held)
         world = independent(world, recipe, held)
         if (found.path / FOLDER).is_dir():
-            rewarder, limit = RewardModel.open(found.path / FOLDER), recipe.system.micro_batch_tokens
-            _ranked(question, world, partial(rewarder.rewards, limit=limit), recipe, place)
+            rewarder = RewardModel.open(found.path / FOLDER)
+            asked = partial(rewarder.rewards, limit=recipe.system.micro_batch_tokens)
+            _ranked(question, world, asked, recipe, place)
         else:
             evaluate_world(question, world, folder=run_dir, rows=place.rows)
     return journal.rows(run_dir / journal.EVALUATIONS)[-1]

@@ -219,9 +219,14 @@ class TriggerFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class ItemsMade(Event):
-    """Pairs, labels or kept samples were made of episodes: ``text`` is their audit in a line."""
+    """Pairs, labels or kept samples were made of episodes: ``text`` is their audit in a line.
+
+    ``outside``: the share of the states that these episodes visited that nothing made of them
+    holds; ``None`` without a state.
+    """
 
     text: str
+    outside: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

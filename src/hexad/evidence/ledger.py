@@ -18,6 +18,7 @@ from hexad.contract.events import (
     EpisodeRefused,
     Event,
     GroupJudged,
+    ItemsMade,
     TasksDrawn,
     Timed,
     WorkersSeen,
@@ -28,6 +29,7 @@ from hexad.evidence.books import RUN_ENDED, Books
 from hexad.evidence.critic import CriticBooks
 from hexad.evidence.drops import KEPT, Drops
 from hexad.evidence.funnel import Funnel
+from hexad.evidence.metrics import OUTSIDE
 from hexad.evidence.tallies import tally_json
 from hexad.evidence.window import Window
 from hexad.recipe.axes import BudgetSpec
@@ -71,6 +73,7 @@ class Ledger:
             CriticTrained: self._critic_trained,
             Timed: self._timed,
             WorkLost: self._lost,
+            ItemsMade: self._made,
         }
 
     def __call__(self, event: Event) -> None:
@@ -218,6 +221,10 @@ class Ledger:
         self.books.leave(event.sampled_tokens)
         self.used["rollout_tokens"] = self.books.generated - self._auxiliary_tokens()
         self.drops.add(RUN_ENDED, event.sampled_tokens, None, None)
+
+    def _made(self, event: ItemsMade) -> None:
+        if event.outside is not None:
+            self.window.scalars[OUTSIDE] = event.outside
 
     def _auxiliary_tokens(self) -> int:
         return sum(account["sampled_tokens"] for account in self.auxiliary.values())

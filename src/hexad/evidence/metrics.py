@@ -57,6 +57,7 @@ TURNS = "episode/turns"
 TOKENS = "episode/sampled_tokens"
 CALLS = "episode/tool_calls"
 REFUSED = "episode/refused"
+OUTSIDE = "data/states_outside"
 LAG = "schedule/lag"
 LIVE = "schedule/live"
 AGE = "time/queue_age"
@@ -89,6 +90,14 @@ METRICS: tuple[Metric, ...] = (
         "feedback",
     ),
     # -- data: what was sampled, and how far its policy is from the learner's
+    Metric(
+        OUTSIDE,
+        "different states visited by a round's attempts, or by stored episodes, that are in no "
+        "pair and in nothing kept; in the row of a round's start",
+        "share",
+        "data",
+        note="near 1: the pairs cover little of what the policy meets",
+    ),
     Metric(FAULTED, "finished episodes that ended in a fault", "share", "data", high=0.05),
     Metric(
         REFUSED, "finished episodes that admission or a gate refused", "share", "data", high=0.05

@@ -25,6 +25,12 @@ class Made:
     row: Mapping[str, Any]
     text: str
 
+    @property
+    def outside(self) -> float | None:
+        """Share of the states visited by all the episodes that no item holds."""
+        visited = self.row["states"]["visited"]
+        return self.row["states"]["outside"] / visited if visited else None
+
 
 def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:
     """Items of ``episodes`` by ``data.pairs`` or ``data.rounds.keep``; ``name`` begins pair names.
@@ -52,7 +58,12 @@ def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:
         )
     used = {episode.episode_id for item in items for episode in item}
     unused = tuple(episode for episode in episodes if episode.episode_id not in used)
-    return Made(tuple(items), unused, row, text)
+    inside = {state for item in items for episode in item for state in episode.states}
+    visited = {state for episode in episodes for state in episode.states}
+    states = {"visited": len(visited), "outside": len(visited - inside)}
+    if visited:
+        text += f"; {states['outside']} of {len(visited)} visited states are in none"
+    return Made(tuple(items), unused, {**row, "states": states}, text)
 
 
 def pair_rule(recipe: Recipe) -> pairs.Rule:

@@ -110,7 +110,7 @@ class RoundSource:
 
     def _tell(self, version: int, found: Made) -> None:
         journal.append(self._folder / PAIRS, {"round": self._round, "step": version, **found.row})
-        self._sink(ItemsMade(version, f"round {self._round}: {found.text}"))
+        self._sink(ItemsMade(version, f"round {self._round}: {found.text}", found.outside))
 
     def _sample(self, version: int) -> list[Episode]:
         """Play the round's tasks with the weights of ``version``."""
@@ -160,7 +160,7 @@ class PairSource:
         items, data = self._found.items, self._recipe.data
         if self._position == 0:
             journal.append(self._folder / PAIRS, {"step": version, **self._found.row})
-            self._sink(ItemsMade(version, self._found.text))
+            self._sink(ItemsMade(version, self._found.text, self._found.outside))
         chosen = next_indices(len(items), self._recipe.run.seed, self._position, data.groups)
         episodes = tuple(episode for index in chosen for episode in items[index])
         self._sink(TasksDrawn(version, len(chosen), len(episodes)))
