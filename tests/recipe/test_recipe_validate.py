@@ -7,7 +7,7 @@ from hexad.recipe.load import load
 from hexad.recipe.methods import METHODS
 from hexad.recipe.validate import validate
 
-STORED = ("rejection", *PREFERENCES)
+STORED = ("rejection", "reward_model", *PREFERENCES)
 HEADS = {
     "grpo": "method: grpo\nbudget: {episodes: 64}\n",
     "rloo": "method: rloo\nbudget: {episodes: 64}\n",
