@@ -8,10 +8,10 @@ import sys
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from hexad.contract.arrays import Ints
 from hexad.contract.digest import code_digest
 from hexad.contract.episode import Episode
 from hexad.contract.faults import UserError, VerifierFault
@@ -104,7 +104,7 @@ class RewardVerifier:
         return common.verdict(status, score=score, reward=reward)
 
 
-def rendered(chat: Chat, transcript: tuple[Message, ...]) -> np.ndarray[Any, np.dtype[np.int32]]:
+def rendered(chat: Chat, transcript: tuple[Message, ...]) -> Ints:
     """int32: the canonical ids of ``transcript`` up to the end of its last assistant turn.
 
     Raises ``UserError``, ``ValueError`` or ``TypeError`` for one that cannot be written down.
@@ -120,7 +120,7 @@ def rendered(chat: Chat, transcript: tuple[Message, ...]) -> np.ndarray[Any, np.
     return np.concatenate(pieces, dtype=np.int32)
 
 
-def _with(episode: Episode, ids: np.ndarray[Any, np.dtype[np.int32]]) -> Episode:
+def _with(episode: Episode, ids: Ints) -> Episode:
     size = len(ids)
     action = np.zeros(size, np.bool_)
     action[-1] = True
