@@ -53,7 +53,8 @@ def start(recipe: Path, run: Path, *words: str, **environment: str):
     begun = (run / "checkpoints").is_dir() and "--resume" not in words
     more = ("--resume",) if begun else ()
     here = Path(__file__).parent
-    paths = os.pathsep.join(map(str, (here, here.parent, Path(hexad.__file__).parent.parent)))
+    folders = (here, here.parent, here.parent / "schedule", Path(hexad.__file__).parent.parent)
+    paths = os.pathsep.join(map(str, folders))
     usual = {MARK: str(run), "PYTHONPATH": paths}
     return short_run.start(recipe, run, *words, *more, **usual | environment)
 
