@@ -43,8 +43,9 @@ from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
 from hexad.rollout.build import Lineage, independent, judges, policy_of, world_of
 from hexad.rollout.world import World
-from hexad.schedule.asynchronous import AsynchronousSource, Supply, kept
+from hexad.schedule.asynchronous import AsynchronousSource, Supply
 from hexad.schedule.backend import Backend
+from hexad.schedule.flights import kept
 from hexad.schedule.made import pair_rule
 from hexad.schedule.pairs import PAIRS, PairSource, RoundSource, stored_pairs
 from hexad.schedule.processes import Processes

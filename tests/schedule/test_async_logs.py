@@ -8,7 +8,7 @@ from hexad.contract.events import EpisodeDone, EpisodeLeft
 from hexad.policy.engine import Completion, Stop
 from hexad.rollout.entries import Sampled
 from hexad.rollout.log import EpisodeLog
-from hexad.schedule.asynchronous import kept
+from hexad.schedule.flights import kept
 from hexad.schedule.messages import Lost, Paused
 from hexad.schedule.wal import Wal, path
 

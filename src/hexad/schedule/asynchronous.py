@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +37,7 @@ from hexad.schedule.backend import Backend
 from hexad.schedule.crew import Arrived, Crew, Gone, Parked
 from hexad.schedule.cursor import train_limit, train_tasks
 from hexad.schedule.dynamic import Refill
+from hexad.schedule.flights import Flight, lineage_of, logs_of, recorded
 from hexad.schedule.governor import Exit, Governor, gate
 from hexad.schedule.groups import Group, Groups
 from hexad.schedule.messages import Lost, Play
@@ -66,16 +65,6 @@ class Supply:
     needs: Callable[[int], Needs]
     wal: Path
     interrupted: Callable[[], bool] = lambda: False
-
-
-@dataclass(slots=True)
-class Flight:
-    """An episode under way: its order, its log where it goes on, and tokens that are gone."""
-
-    order: Play
-    log: bytes = b""
-    lost: int = 0
-    sent: bool = False
 
 
 @dataclass(slots=True)
@@ -171,7 +160,7 @@ class AsynchronousSource:
             self._sink(EpisodeDone(self._loaded, episode))
         self._news = []
         for name, flight in self._flights.items():
-            tokens = EpisodeLog.read(self._log(flight)).sampled_tokens + flight.lost
+            tokens = EpisodeLog.read(recorded(flight, self._wal)).sampled_tokens + flight.lost
             self._sink(EpisodeLeft(self._loaded, name, tokens))
             self._governor.lose()
             self._groups.lose(flight.order.group_id)
@@ -184,7 +173,7 @@ class AsynchronousSource:
         if self._started:
             self._hear(0.0)
         flights = list(self._flights.values())
-        logs = [self._log(flight) for flight in flights]
+        logs = [recorded(flight, self._wal) for flight in flights]
         waiting = [e.episode_id for group in self._groups.all for e in group.members]
         self._settled.update(waiting, (e.episode_id for e, _, _ in self._dropped), self._lost)
         self._lost.clear()
@@ -215,7 +204,7 @@ class AsynchronousSource:
         self._flights = {
             name: Flight(Play.model_validate(order, strict=False), log, lost)
             for (name, log), (order, lost) in zip(
-                _logs(state).items(), state["flights"], strict=True
+                logs_of(state).items(), state["flights"], strict=True
             )
         }
         known = {e.episode_id: e for group in self._groups.all for e in group.members}
@@ -375,7 +364,7 @@ class AsynchronousSource:
         """Let others go on with what a dead worker played, from its logs."""
         for name in gone.episodes:
             flight = self._flight(name)
-            flight.log, flight.sent = self._log(flight), False
+            flight.log, flight.sent = recorded(flight, self._wal), False
             self._send(flight)
         text = f"worker {gone.slot} is gone ({gone.why}); {len(gone.episodes)} episodes go on"
         self._sink(WorkerReplaced(self._loaded, text))
@@ -385,12 +374,6 @@ class AsynchronousSource:
         for name in names:
             self._wal.remove(name)
         names.clear()
-
-    def _log(self, flight: Flight) -> bytes:
-        """What is recorded of an episode: by its worker, or only what that was handed to begin."""
-        if not flight.sent:
-            return flight.log
-        return max(self._wal.read(flight.order.episode_id), flight.log, key=len)
 
     def _announce(self, version: int) -> None:
         """Tell the books of what arrived. Raises ``FaultRateExceeded`` beyond the limits."""
@@ -457,21 +440,9 @@ class AsynchronousSource:
     def _send(self, flight: Flight) -> None:
         if not flight.sent:
             flight.sent = True
-            lineage = self._lineage(flight)  # it may give the log up: then its tokens are lost
+            lineage = lineage_of(flight, self._world.lineage)
             changes = {"lost": flight.lost, "lineage": lineage}
             self._crew.play(flight.order.model_copy(update=changes), flight.log)
-
-    def _lineage(self, flight: Flight) -> dict[int, str]:
-        """Digests of the versions in a log. One that no longer exists makes the log worthless."""
-        if not flight.log:
-            return {}
-        log = EpisodeLog.read(flight.log)
-        try:
-            return {version: self._world.lineage(version) for version in log.versions}
-        except KeyError:
-            flight.lost += log.sampled_tokens
-            flight.log = b""
-            return {}
 
     def _ended(self) -> bool:
         """Whether nothing is left to play or to hand over."""
@@ -504,20 +475,3 @@ def weightless(episode: Episode) -> Episode:
     """``episode`` with every token out of the loss; its reward stays."""
     segments = tuple(replace(segment, weight=segment.weight * 0.0) for segment in episode.segments)
     return replace(episode, segments=segments)
-
-
-def kept(state: Mapping[str, Any]) -> dict[str, int]:
-    """Tokens by episode that a resume from ``state`` need not sample again.
-
-    Of finished episodes these are all, however many.
-    """
-    flying = {name: EpisodeLog.read(log).sampled_tokens for name, log in _logs(state).items()}
-    return flying | dict.fromkeys(state["settled"], sys.maxsize)
-
-
-def _logs(state: Mapping[str, Any]) -> dict[str, bytes]:
-    """The logs of the episodes under way, by name, in order."""
-    edges = [0, *accumulate(state["log_lengths"])]
-    names = [order["episode_id"] for order, _ in state["flights"]]
-    spans = zip(names, pairwise(edges), strict=True)
-    return {name: bytes(state["logs"][start:end]) for name, (start, end) in spans}
