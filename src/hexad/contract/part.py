@@ -17,6 +17,8 @@ from hexad.contract.faults import UserError
 from hexad.contract.fingerprint import fingerprint
 
 _DIGEST = b"hexad_digest"
+_ROWS = 1024
+"""Episodes of a row group: what has to be decoded to read one of them."""
 _NAME = re.compile(r"part-(\d+)(?:-(\d+))?\.parquet")
 
 
@@ -62,6 +64,19 @@ class Part:
                 raise pa.ArrowInvalid("the values do not have the recorded digest")
             return upgraded(table)
 
+    def slice(self, place: int) -> pa.Table:
+        """The row of one episode, by its place in the file; only its row group is decoded.
+
+        Raises as :meth:`read` does, and for a place beyond the last row.
+        """
+        with self._open() as file:
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if place < rows:
+                    return upgraded(file.read_row_group(group).slice(place, 1))
+                place -= rows
+            raise pa.ArrowInvalid("it has fewer rows than that")
+
     def rows(self) -> int:
         """Number of episodes, from the footer alone. Raises as :meth:`read` does."""
         with self._open() as file:
@@ -76,7 +91,7 @@ class Part:
         with pq.ParquetWriter(sink, stamped.schema, **exact) as writer:
             # An empty part has no row group at all: readers divide by the first one's rows.
             if table.num_rows:
-                writer.write_table(stamped)
+                writer.write_table(stamped, row_group_size=_ROWS)
         with disk_errors(f"store the episodes of {self._shown()}", self.path):
             write_whole(self.path, memoryview(sink.getvalue()), "store")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hexad.contract.durable import disk_errors, write_whole
-from hexad.evidence.archive import Archive
 from hexad.evidence.intervals import wilson
+
+if TYPE_CHECKING:
+    from hexad.evidence.archive import Archive  # which needs torch; reading an audit does not
 
 FILE = "audit.json"
 CELLS = ("high-hit", "high-miss", "low-hit", "low-miss")
