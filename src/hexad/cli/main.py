@@ -174,6 +174,30 @@ def gate(
     return _unless(lambda: command(run, file, _console(as_json)), "passed", as_json, run)
 
 
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
+    episodes: Annotated[int, typer.Option(min=0, help="Whole episodes in it, at most.")] = 6,
+    as_json: Json = False,
+) -> int:
+    """Write a run as one page that needs nothing else."""
+    from hexad.cli.view import write
+
+    return conclude(lambda: write(run, out, episodes, _console(as_json)), as_json=as_json)
+
+
+@app.command()
+def view(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
+) -> int:
+    """Show runs as a local web page, down to one token; Ctrl-C ends it."""
+    from hexad.cli.view import serve
+
+    return conclude(lambda: serve(runs, port, _console(False)), as_json=False)
+
+
 def _unless(action: Callable[[], dict[str, Any]], key: str, as_json: bool, run: Path) -> int:
     """The exit code of ``action``: 1 also where its document says that ``key`` is false."""
     documents: list[dict[str, Any]] = []

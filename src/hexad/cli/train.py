@@ -73,6 +73,7 @@ def train(order: Order, console: Console) -> dict[str, Any]:
 
     from hexad import run
     from hexad.cli.progress import Watcher
+    from hexad.cli.view import states
     from hexad.evidence.curve import draw
     from hexad.evidence.summary import render, summarize
 
@@ -96,4 +97,5 @@ def train(order: Order, console: Console) -> dict[str, Any]:
     draw(run_dir)
     summary = {**summarize(run_dir), **outcome}
     console.print(render(summary))
+    console.print(states(run_dir), soft_wrap=True)
     return summary
