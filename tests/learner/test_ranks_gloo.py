@@ -50,6 +50,11 @@ SETTINGS = {
         },
         system={"micro_batch_tokens": 60},
     ),
+    "snapshots, buckets": recipe(
+        update={"minibatches": 2, "epochs": 2, "old": "snapshot", "sampled": "snapshot"},
+        timing={"mode": "asynchronous", "max_lag": 4},
+        system={"micro_batch_tokens": 60},
+    ),
     **{f"critic, {trunk}": critical(trunk) for trunk in ("own", "shared")},
     "nll": recipe(
         action={"denominator": "token"}, update={"surrogate": "nll"}, credit={"estimator": "none"}
@@ -86,9 +91,16 @@ def train(ranks, name):
     return learner, report
 
 
+def snapshots(learner):
+    """Digests of the weights that are kept, in order of their versions."""
+    kept = learner.roles.snapshots if isinstance(learner, Learner) else None
+    return [] if kept is None else [kept.digests[version] for version in sorted(kept.digests)]
+
+
 def facts(learner, report):
     return {
         "scalars": dict(report.scalars),
+        "snapshots": snapshots(learner),
         "counts": [report.train_tokens, report.loss_tokens, report.forward_tokens],
         "tallies": {k: [t.count, t.sum, t.low, t.high] for k, t in report.tallies.items()},
         "parameters": torch.cat(
@@ -143,6 +155,15 @@ def test_two_ranks_make_the_step_of_one(pair, name):
         for key, values in found["tallies"].items():
             assert values == pytest.approx(alone["tallies"][key], abs=1e-9), key
     assert pair[0][name] == pair[1][name]
+
+
+def test_every_rank_keeps_the_weights_of_old_versions_and_sums_the_buckets(pair):
+    found = [rank["snapshots, buckets"] for rank in pair]
+    assert len(found[0]["snapshots"]) == 2 and found[0]["snapshots"] == found[1]["snapshots"]
+    for rank in found:  # the last batch was sampled by version 0 and trained on at version 1
+        lags = {name for name in rank["tallies"] if name.startswith("bucket/lag_")}
+        assert {"bucket/lag_1/log_ratio_direct", "bucket/lag_1/log_ratio_engine"} <= lags
+        assert not any(name.startswith("bucket/lag_0") for name in lags)
 
 
 def test_bytes_and_numbers_cross_exactly(pair):

@@ -33,6 +33,8 @@ run:
   checkpoints: {every: 1, keep: 2}
 system: {engine_rows: 4, threads: 1}
 """
+SIZE = 2
+"""Members of a group."""
 MARK = "HEXAD_TEST_RUN"
 """Variable that every process of a run inherits: it finds who was left behind."""
 
@@ -100,12 +102,12 @@ def number(name: str) -> int:
     return int(name.split("-")[1].partition(".")[0])
 
 
-def pending(run: Path) -> tuple[int, set[str], set[str]]:
-    """Cursor, episodes in flight and episodes that wait, as the newest checkpoint has them."""
+def pending(run: Path) -> tuple[dict, set[str], set[str]]:
+    """State of the source, episodes in flight and episodes that wait, by the newest checkpoint."""
     found = checkpoint.newest(run)
     state = Registry().read(found.path / "state", "source")
     waiting = {f"{g[0]}-{member}" for g in state["groups"]["groups"] for member in g[5]}
-    return state["cursor"], {order["episode_id"] for order, _ in state["flights"]}, waiting
+    return state, {order["episode_id"] for order, _ in state["flights"]}, waiting
 
 
 def require_sound(run: Path) -> None:
@@ -118,11 +120,16 @@ def require_sound(run: Path) -> None:
     outs = books["trained"] + books["lost"] + books["pending"]
     outs += sum(books["dropped"].values()) + sum(books["auxiliary"].values())
     assert books["generated"] + books["supplied"] == outs
-    cursor, flying, waiting = pending(run)
+    source, flying, waiting = pending(run)
     decided = [e.episode_id for e in Store(run / "episodes").read()]
     assert len(decided) == len(set(decided))
     assert not set(decided) & (flying | waiting)
-    assert {number(name) for name in (*decided, *flying, *waiting)} == set(range(cursor))
+    assert {number(name) for name in (*decided, *flying, *waiting)} <= set(range(source["cursor"]))
+    governor = source["governor"]
+    assert (governor["in_flight"], governor["queued"]) == (len(flying), len(waiting))
+    left = governor["exits"].get("lost", 0)  # under way when the run ended: told of, in no store
+    assert sum(governor["exits"].values()) == len(decided) + left
+    assert source["cursor"] * SIZE == len(decided) + left + len(flying) + len(waiting)
     logs = {path.name.removesuffix(SUFFIX) for path in (run / "wal").glob(f"*{SUFFIX}")}
     assert logs <= flying | waiting, logs
     killed = rows(run, "ledger.jsonl")[-1]["killed"]

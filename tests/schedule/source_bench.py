@@ -25,13 +25,16 @@ def recipe(groups=2, size=1, count=None, max_lag=1, workers=1, restarts=3, **tim
 
 
 class Bench:
-    """A source, its workers, and the little of the loop that they need."""
+    """A source, its workers, and the little of the loop that they need.
 
-    def __init__(self, plan, backend, wal, version=0):
+    Scripted workers have no use for ``world`` and ``weights``; real ones are given both.
+    """
+
+    def __init__(self, plan, backend, wal, version=0, world=None, weights=dict):
         self.plan, self.backend, self.events = plan, backend, []
         self.lineage, self.asked = {}, False
-        world = replace(toy_world(chatter), lineage=lambda v: self.lineage[v])
-        supply = Supply(backend, dict, self.needs, wal, lambda: self.asked)
+        world = replace(world or toy_world(chatter), lineage=lambda v: self.lineage[v])
+        supply = Supply(backend, weights, self.needs, wal, lambda: self.asked)
         self.source = AsynchronousSource(
             world, plan, supply, lambda event: self.events.append(event)
         )

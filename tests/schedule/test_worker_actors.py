@@ -1,5 +1,6 @@
 """Workers as real Ray actors on a local cluster of one machine."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,11 @@ from worker_kit import Talk, orders, plans, published, recipe
 
 from hexad.contract.arrow import from_ipc
 from hexad.contract.faults import UserError
+from hexad.contract.store import Store
+from hexad.recipe.load import load
 from hexad.rollout.collect import collect
+from hexad.rollout.log import EpisodeLog
+from hexad.run import compose
 from hexad.schedule.messages import Failed, Finished, Loaded, Ready
 from hexad.schedule.rays import Rays
 
@@ -20,6 +25,20 @@ SLOW = {
     "task__environment": "worker_environments:SometimesSlowFamily",
     "timing__workers": {"count": 3, "backend": "ray"},
 }
+
+
+RUN = """
+name: actors
+method: areal
+task: {environment: calculator, limits: {turns: 2, turn_tokens: 48, context_tokens: 256}}
+policy: {model: "builtin:tiny"}
+data: {groups: 2, group_size: 2}
+timing: {max_lag: 1, workers: {backend: ray, count: 1, restarts: 1}}
+update: {minibatches: 1, optimizer: {lr: 1e-4}}
+budget: {episodes: 8}
+run: {evaluation: {every: null, final: none}, checkpoints: {every: null}}
+system: {engine_rows: 2, threads: 1}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +119,39 @@ def test_the_cluster_that_ray_address_names_is_used_and_left_running(cluster, tm
     )
     (node,) = ray.nodes()
     assert said.stdout.split() == [node["NodeID"]] and node["Alive"], said.stderr
+
+
+def test_a_run_over_actors_loses_nothing_by_the_death_of_one_in_mid_episode(cluster, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(RUN)
+    made, killed = load(tmp_path / "recipe.yaml", []), []
+
+    def kill_in_mid_episode():
+        """Asked while the source waits for episodes."""
+        if killed or not (tmp_path / "wal").is_dir():
+            return False
+        (pid,) = {worker._pid for worker in loop.parts.source._supply.backend._workers.values()}
+        flying = {f"{name}.arrows" for name in loop.parts.source._flights}
+        logs = [p.read_bytes() for p in (tmp_path / "wal").iterdir() if p.name in flying]
+        if any(EpisodeLog.read(log).sampled_tokens for log in logs):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+        return False
+
+    with compose(made, tmp_path, interrupted=kill_in_mid_episode) as loop:
+        loop.run()
+    assert len(killed) == 1 and kit.gone(killed[0])
+    metrics, ledger = (
+        [json.loads(line) for line in (tmp_path / name).open()]
+        for name in ("metrics.jsonl", "ledger.jsonl")
+    )
+    assert sum(row["schedule/workers_lost"] for row in metrics) == 1 and len(metrics) == 2
+    episodes = [e.episode_id for e in Store(tmp_path / "episodes").read()]
+    assert len(episodes) == len(set(episodes)) == 8
+    books = ledger[-1]["books"]
+    assert books["generated"] == books["trained"] + books["lost"] + books["pending"] + sum(
+        books["dropped"].values()
+    )
+    assert sys.modules["ray"].is_initialized()
 
 
 def test_without_ray_the_user_is_told_what_to_install(monkeypatch, tmp_path):
