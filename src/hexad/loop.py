@@ -9,6 +9,7 @@ the disk, and broadcasts what it harvested, so that each rank assembles the same
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ from hexad.learner import checkpoint
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import Assigner
 from hexad.learner.batch import Batch, Credit, Scores
+from hexad.learner.combine import Combiner
 from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.critic_report import judge
 from hexad.learner.learner import Learner, UpdateReport
@@ -100,8 +102,11 @@ class Loop:
         self.exhausted = False
         self.ended = ""
         self.assigner = Assigner(parts.recipe)
+        self.combiner = Combiner(parts.recipe.feedback)
         parts.registry.register("loop", self)
         parts.registry.register("credit", self.assigner)
+        if self.combiner.duals:
+            parts.registry.register("duals", self.combiner)
 
     # -- state -------------------------------------------------------------------------------
 
@@ -184,6 +189,9 @@ class Loop:
     def _learn(self, version: int, harvest: Harvest, episodes: tuple[Episode, ...]) -> None:
         parts = self.parts
         learner, critic = parts.learner, parts.critic
+        progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
+        told = self.combiner.step(self._measured(harvest))
+        episodes = self.combiner(episodes, progress)
         batch = assemble(episodes, parts.recipe.feedback.weights, harvest.ages)
         pretrain = critic is not None and critic.pretraining
         with self._timed(version, "score"):
@@ -197,7 +205,6 @@ class Loop:
         )
         decided = (*harvest.episodes, *(episode for episode, _ in harvest.dropped))
         self._judge_groups(version, decided, batch, credit)
-        progress = parts.ranks.broadcast_float(parts.ledger.progress(parts.recipe.budget))
         if critic is not None:
             credit = self._criticise(batch, scores, credit, (progress, penalty))
         with self._timed(version, "update"):
@@ -206,8 +213,21 @@ class Loop:
                 update = learner.skip
             report = update(batch, scores, credit, progress)
         dynamic = parts.recipe.data.dynamic is not None
-        self.emit(_trained(version, batch, report, harvest, dynamic))
+        event = _trained(version, batch, report, harvest, dynamic)
+        self.emit(replace(event, scalars={**event.scalars, **told}))
         crash.point("loop:after-update")
+
+    def _measured(self, harvest: Harvest) -> dict[str, float]:
+        """The mean of every constrained quantity, before anything was filtered: rank 0's."""
+        sampled = harvest.sampled
+        if sampled is None:
+            sampled = (*harvest.episodes, *(episode for episode, _ in harvest.dropped))
+        found = self.combiner.measure({e.episode_id: e for e in sampled}.values())
+        ranks = self.parts.ranks
+        agreed = {
+            name: ranks.broadcast_float(found.get(name, math.nan)) for name in self.combiner.duals
+        }
+        return {name: cost for name, cost in agreed.items() if math.isfinite(cost)}
 
     def _valued(self, batch: Batch, scores: Scores) -> Scores:
         """``scores`` with the values that the estimator reads, before any update on the batch."""

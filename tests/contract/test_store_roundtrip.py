@@ -188,7 +188,7 @@ def test_parts_of_both_versions_live_in_one_store(tmp_path):
     store.compact()
     assert len(store.parts()) == 1 and store.check() == []
     assert same(store.read(), [*old, *CUT.values()])
-    assert store.parts()[0].read().schema.metadata[b"hexad_schema"] == b"2"
+    assert store.parts()[0].read().schema.metadata[b"hexad_schema"] == b"3"
 
 
 def test_a_slice_of_an_old_table_is_upgraded_too():
@@ -219,7 +219,7 @@ def test_offsets_that_do_not_cut_the_ids_are_refused(offsets):
 def test_unknown_schema_version_is_refused(tmp_path):
     table = to_table([episode()]).replace_schema_metadata({b"hexad_schema": b"99"})
     pq.write_table(table, tmp_path / "part-000000.parquet")
-    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1 to 2") as error:
+    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1 to 3") as error:
         Store(tmp_path).read()
     assert error.value.where.endswith("part-000000.parquet")
     with pytest.raises(UserError, match="schema version 99"):

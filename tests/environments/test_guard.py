@@ -1,7 +1,5 @@
-import pytest
 import sample_tools
 
-from hexad.contract.faults import UserError
 from hexad.environments import guard
 from hexad.environments.process import PASSED, WorkerProcess
 from hexad.environments.registry import Origin
@@ -19,14 +17,12 @@ class Silent:
     name = "silent"
 
 
-def test_only_irreversible_tools_are_refused_and_each_is_named():
-    guard.require_undoable(Silent())
-    guard.require_undoable(Origin("calculator").make())
-    guard.require_undoable(Family(a=Effect.READ_ONLY, b=Effect.REVERSIBLE, c=Effect.EXTERNAL))
+def test_irreversible_tools_are_named():
+    assert guard.irreversible(Silent()) == guard.irreversible(Origin("calculator").make()) == []
+    lasting = Family(a=Effect.READ_ONLY, b=Effect.REVERSIBLE, c=Effect.EXTERNAL)
+    assert guard.irreversible(lasting) == []
     family = Family(pay=Effect.IRREVERSIBLE, look=Effect.READ_ONLY, mail=Effect.IRREVERSIBLE)
-    with pytest.raises(UserError, match="'mail', 'pay'") as caught:
-        guard.require_undoable(family)
-    assert "look" not in str(caught.value) and caught.value.where == "task.environment"
+    assert guard.irreversible(family) == ["mail", "pay"]
 
 
 def test_an_origin_makes_equal_families():

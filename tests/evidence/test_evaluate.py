@@ -24,7 +24,7 @@ class Family:
 def world():
     feedback = SimpleNamespace(digest="verifier-digest")
     sampling = SimpleNamespace(temperature=1.0)
-    return SimpleNamespace(family=Family(), feedback=feedback, sampling=sampling)
+    return SimpleNamespace(family=Family(), feedback=feedback, sampling=sampling, prices=None)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from hexad.cli import check_card, check_verifier
 from hexad.cli import check_tables as tables
-from hexad.cli import check_verifier
 from hexad.contract.faults import UserError
 from hexad.evidence import annotate, profiles
 from hexad.evidence.barrier import Profile, barrier, quantiles
@@ -154,6 +154,11 @@ def _episode(measured: Measured, order: Order) -> dict[str, Any]:
     return annotate.annotate(episode, lambda ids: str(tokenizer.decode(ids.tolist())))
 
 
+def _card(measured: Measured, order: Order) -> dict[str, Any]:
+    """The task's card, tried out."""
+    return check_card.rehearsed(measured.recipe)
+
+
 def _verifiers(measured: Measured, order: Order) -> dict[str, Any]:
     """The cards of the recipe's verifiers."""
     return check_verifier.cards(measured.recipe)
@@ -198,6 +203,7 @@ def _row(
 
 SECTIONS = (
     Section("episode", _episode, annotate.table),
+    Section("task card", _card, check_card.table),
     Section("verifiers", _verifiers, check_verifier.table),
     Section("qualification", _qualification, check_verifier.qualification),
     Section("measured", _batch, tables.batch),

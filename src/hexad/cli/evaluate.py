@@ -52,10 +52,13 @@ def table(row: dict[str, Any], name: str) -> Table:
     if "agreement" in row:
         shown.add_row(f"right and wrong parted at {row['cut']:.3g}", rate(row["agreement"]))
     shown.add_row("episodes, not scored", f"{row['episodes']}, {row['unscored']}")
+    shown.add_row(
+        "violating, correct but unauthorised", f"{row['violations']}, {row['unauthorised']}"
+    )
     for title, key in (("verdict", "verdicts"), ("ending", "endings"), ("fault", "faults")):
         for kind, count in sorted(row[key].items()):
             shown.add_row(f"{title} {kind}", str(count))
-    for key in ("turns", "sampled_tokens", "tool_calls"):
+    for key in ("turns", "sampled_tokens", "tool_calls", "cost"):
         if key in row:
             shown.add_row(f"{key.replace('_', ' ')} per episode", f"{row[key]['mean']:.1f}")
     for stratum, inner in row["strata"].items():

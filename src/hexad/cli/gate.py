@@ -24,7 +24,7 @@ def gate(run_dir: Path, file: Path, console: Console) -> Row:
     """
     asked = read_as(GateFile, file)
     if not (asked.model_fields_set - {"tasks"}):
-        fix = "ask for something: success, invalid, unscored, p95"
+        fix = "ask for something: success, invalid, violations, unscored, p95"
         raise UserError("this gate asks nothing, so all would pass", where=str(file), fix=fix)
     row = evaluate(run_dir, "gate", asked.tasks, console)
     demands = held(asked, row)
@@ -41,10 +41,14 @@ def held(asked: GateFile, row: Row) -> list[Row]:
     invalid = row["verdicts"].get("invalid", 0) + row["endings"].get("invalid_action", 0)
     if asked.invalid is not None:
         demands.append(_most("invalid", invalid, asked.invalid))
-    if asked.unscored is not None:
-        demands.append(_most("unscored", row["unscored"], asked.unscored))
+    demands += [
+        _most(name, row[name], limit)
+        for name in ("violations", "unauthorised", "unscored")
+        if (limit := getattr(asked, name)) is not None
+    ]
+    spent = row | {"seconds": row.get("time", {}).get("episode_seconds", {})}
     for name, limit in asked.p95.model_dump(exclude_none=True).items():
-        demands.append(_most(f"{name}, p95", row.get(name, {}).get("p95"), limit))
+        demands.append(_most(f"{name}, p95", spent.get(name, {}).get("p95"), limit))
     return demands
 
 

@@ -139,14 +139,17 @@ def rescore(
 def audit(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     cell: Annotated[str | None, typer.Option(help="List its episodes: high-miss, ...")] = None,
-    high: Annotated[float, typer.Option(help="Least training reward that is high.")] = 0.5,
+    high: Annotated[float, typer.Option(help="Least value that is high.")] = 0.5,
+    process: Annotated[
+        str | None, typer.Option(help="A process signal in place of the training reward.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Training reward beside the independent outcome of stored episodes."""
+    """Training reward or progress beside the independent outcome of stored episodes."""
     from hexad.cli.verify import quadrants as command
 
     def action() -> dict[str, Any]:
-        return command(run, cell, high, _console(as_json))
+        return command(run, cell, high, process, _console(as_json))
 
     return conclude(action, as_json=as_json, crash_folder=lambda: run)
 

@@ -59,16 +59,21 @@ def rejudge(run_dir: Path, verifier: str | None, console: Console) -> Row:
     return {"run": str(run_dir), **found}
 
 
-def quadrants(run_dir: Path, cell: str | None, high: float, console: Console) -> Row:
-    """Training reward beside the independent outcome; ``cell`` lists the episodes behind one."""
+def quadrants(
+    run_dir: Path, cell: str | None, high: float, process: str | None, console: Console
+) -> Row:
+    """Training reward, or the gain of ``process``, beside the independent outcome.
+
+    ``cell`` lists the episodes behind one.
+    """
     if cell is not None and cell not in CELLS:
         fix = f"choose one of {', '.join(CELLS)}"
         raise UserError(f"there is no cell {cell!r}", where="--cell", fix=fix)
     with console.status("judging stored episodes independently"):
         with opened(_sampled(run_dir)) as archive:
-            found = audit(archive, high)
+            found = audit(archive, high, process)
     table = Table(title=f"{found['stage']}: stored episodes", title_justify="left")
-    for column in ("training reward", "independent hit", "independent miss"):
+    for column in (found["of"], "independent hit", "independent miss"):
         table.add_column(column, justify="right")
     for reward, sign in (("high", ">="), ("low", "<")):
         counts = [str(found["cells"][f"{reward}-{outcome}"]) for outcome in ("hit", "miss")]
@@ -77,7 +82,7 @@ def quadrants(run_dir: Path, cell: str | None, high: float, console: Console) ->
     if found["paid_for_nothing"] is not None:
         low, top = found["interval"]
         share = f"{found['paid_for_nothing']:.1%} [{low:.1%}, {top:.1%}]"
-        console.print(f"high rewards that missed: {share}", highlight=False)
+        console.print(f"high and missed: {share}", highlight=False)
     for name in found["episodes"][cell] if cell is not None else ():
         console.print(name, highlight=False)
     return {"run": str(run_dir), **found}

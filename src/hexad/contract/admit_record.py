@@ -128,11 +128,16 @@ def _feedback_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
             yield Violation(Reason.NONFINITE_REWARD, f"{at}.value", detail)
         if not _owner_exists(reward.owner, episode):
             yield Violation(Reason.REWARD_OWNER, f"{at}.owner", f"{reward.owner} does not exist")
+    gate = episode.gate
+    if gate is not None and not math.isfinite(gate.reward):
+        yield Violation(Reason.NONFINITE_REWARD, "gate.reward", f"it is {gate.reward}")
 
 
 def _owner_exists(owner: Owner, episode: Episode) -> bool:
     if owner.kind is OwnerKind.END:
         return True
+    if owner.kind is OwnerKind.CALL:
+        return 0 <= owner.index < len(episode.calls)
     if owner.kind is OwnerKind.SPAN:
         known = 0 <= owner.segment < len(episode.segments)
         return known and 0 <= owner.index < len(episode.segments[owner.segment].spans)

@@ -19,7 +19,8 @@ from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import SCHEMA_VERSION, Actor, Costs, Episode, Times
 from hexad.contract.faults import FaultRecord, UserError
 from hexad.contract.provenance import PARTS, Provenance
-from hexad.contract.reward import Owner, OwnerKind, Reward
+from hexad.contract.refusal import Refusal, RefusalReason
+from hexad.contract.reward import Gate, Levels, Owner, OwnerKind, Reward
 from hexad.contract.segment import Segment, SegmentKind, Span, SpanKind
 from hexad.contract.support import Support
 from hexad.contract.task import Split
@@ -42,6 +43,13 @@ _REWARD = pa.struct(_required(component=pa.string(), value=pa.float64(), owner=_
 _FAULT = pa.struct(
     _required(boundary=pa.string(), kind=pa.string(), message=pa.string(), attempt=pa.int64())
 )
+_REFUSAL = pa.struct(
+    _required(turn=pa.int64(), call=pa.int64())
+    + _required(tool=pa.string(), reason=pa.string(), detail=pa.string())
+)
+_LEVELS = pa.struct(_required(name=pa.string(), values=_list(pa.float64())))
+_GATE = pa.struct(_required(reward=pa.float64(), reason=pa.string()))
+_TIMES = [f.name for f in fields(Times)]
 _SPAN = pa.struct(
     _required(kind=pa.string(), name=pa.string(), turn=pa.int64(), start=pa.int64(), end=pa.int64())
 )
@@ -92,9 +100,11 @@ _COLUMNS: list[pa.Field] = [
         ),
     ),
     *_required(rewards=_list(_REWARD), faults=_list(_FAULT)),
+    *_required(refusals=_list(_REFUSAL), signals=_list(_LEVELS)),
+    pa.field("gate", _GATE),
     *_required(
         costs=pa.struct(_required(**{f.name: pa.int64() for f in fields(Costs)})),
-        times=pa.struct(_required(**{f.name: pa.float64() for f in fields(Times)})),
+        times=pa.struct(_required(**dict.fromkeys(_TIMES, pa.float64()))),
         provenance=pa.struct(
             _required(**{part: pa.string() for part in PARTS}) + _required(versions=_list(_VERSION))
         ),
@@ -108,13 +118,21 @@ _TYPES = {field.name: field.type for field in _COLUMNS}
 _PARTS = list(_SEGMENT)
 _PART_TYPES = {field.name: field.type for field in _PARTS}
 _SPAN_FIELDS = list(_SPAN)
+_ADDED_3 = ("refusals", "signals", "gate")
+_TIMES_2 = pa.struct(_required(**dict.fromkeys(_TIMES[:-1], pa.float64())))
+_COLUMNS_2 = [
+    pa.field("times", _TIMES_2, False) if field.name == "times" else field
+    for field in _COLUMNS
+    if field.name not in _ADDED_3
+]
 _OLDER = {
     1: pa.schema(
         [
-            *(field for field in _COLUMNS[:-1] if field.name != "states"),
+            *(field for field in _COLUMNS_2[:-1] if field.name != "states"),
             pa.field("segments", _list(pa.struct(_SEGMENT_1)), False),
         ]
     ),
+    2: pa.schema(_COLUMNS_2),
 }
 """The columns of earlier schema versions; their files are read, and rewritten in the new form."""
 
@@ -184,16 +202,35 @@ def upgraded(table: pa.Table) -> pa.Table:
     metadata = dict(table.schema.metadata or {})
     if metadata.get(VERSION_KEY) == str(SCHEMA_VERSION).encode():
         return table
-    if "segments" in table.column_names:
+    first = metadata.get(VERSION_KEY) == b"1"
+    if first and "segments" in table.column_names:
         chunks = [_with_supports(chunk) for chunk in table.column("segments").chunks]
         column = pa.chunked_array(chunks, SCHEMA.field("segments").type)
         place = table.column_names.index("segments")
         table = table.set_column(place, SCHEMA.field("segments"), column)
-    if "initial_state" in table.column_names:  # nobody recorded the states of the turns
-        field = SCHEMA.field("states")
-        none = pa.array([[]] * len(table), field.type)
-        table = table.add_column(table.column_names.index("initial_state") + 1, field, none)
+    if first and "initial_state" in table.column_names:  # nobody recorded the turns' states
+        table = _with_nothing(table, "states", after="initial_state")
+    if "faults" in table.column_names:
+        for name in reversed(_ADDED_3):
+            table = _with_nothing(table, name, after="faults")
+    if "times" in table.column_names:
+        field, place = SCHEMA.field("times"), table.column_names.index("times")
+        whole = [_with_waiting(chunk, field.type) for chunk in table.column("times").chunks]
+        table = table.set_column(place, field, pa.chunked_array(whole, field.type))
     return table.replace_schema_metadata(metadata | {VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+def _with_nothing(table: pa.Table, name: str, after: str) -> pa.Table:
+    """``table`` with a column of empty lists, or of nulls, behind ``after``."""
+    field = SCHEMA.field(name)
+    none = pa.array([None if field.nullable else []] * len(table), field.type)
+    return table.add_column(table.column_names.index(after) + 1, field, none)
+
+
+def _with_waiting(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Times of which nobody waited for approval."""
+    parts = [*column.flatten(), pa.array(np.zeros(len(column)))]
+    return pa.StructArray.from_arrays(parts, fields=list(kind))
 
 
 def _with_supports(column: pa.Array) -> pa.Array:
@@ -220,6 +257,9 @@ def _facts(episode: Episode) -> dict[str, Any]:
         "verdict": asdict(episode.verdict) if episode.verdict else None,
         "rewards": [asdict(reward) for reward in episode.rewards],
         "faults": [asdict(fault) for fault in episode.faults],
+        "refusals": [asdict(refusal) for refusal in episode.refusals],
+        "signals": [asdict(levels) for levels in episode.signals],
+        "gate": asdict(episode.gate) if episode.gate else None,
         "costs": asdict(episode.costs),
         "times": asdict(episode.times),
         "provenance": provenance.parts() | {"versions": versions},
@@ -238,6 +278,11 @@ def _episode(row: dict[str, Any], segments: tuple[Segment, ...]) -> Episode:
         "verdict": verdict and Verdict(**verdict | {"status": VerdictStatus(verdict["status"])}),
         "rewards": tuple(_reward(item) for item in row["rewards"]),
         "faults": tuple(FaultRecord(**item) for item in row["faults"]),
+        "refusals": tuple(
+            Refusal(**item | {"reason": RefusalReason(item["reason"])}) for item in row["refusals"]
+        ),
+        "signals": tuple(Levels(item["name"], tuple(item["values"])) for item in row["signals"]),
+        "gate": row["gate"] and Gate(**row["gate"]),
         "costs": Costs(**row["costs"]),
         "times": Times(**row["times"]),
         "provenance": Provenance(**provenance, versions=versions),

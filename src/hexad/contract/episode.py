@@ -10,13 +10,19 @@ from enum import StrEnum
 from hexad.contract.ending import Ending
 from hexad.contract.faults import FaultRecord
 from hexad.contract.provenance import Provenance
-from hexad.contract.reward import Reward
-from hexad.contract.segment import Segment
+from hexad.contract.refusal import Refusal
+from hexad.contract.reward import Gate, Levels, Reward
+from hexad.contract.segment import Segment, SpanKind
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict
 
-SCHEMA_VERSION = 2
-"""Version of the stored form of segments and episodes. 2 added the supports of sampled tokens."""
+SCHEMA_VERSION = 3
+"""Version of the stored form of segments and episodes. 2 added the supports of sampled tokens, 3
+refusals, process signals, gates and the seconds of waiting for approval."""
+
+
+GATE = "gate"
+"""The component that a gate pays; recipes may not give it a weight."""
 
 
 class Actor(StrEnum):
@@ -49,6 +55,8 @@ class Times:
     """From start to end."""
     engine_seconds: float = 0.0
     tool_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    """Waiting for somebody to approve a call: not the policy's time, and in no time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,9 @@ class Episode:
     ``environment`` is the environment's name. ``faults`` keeps every fault, also those that a
     retry overcame; ``attempt`` is the number of the attempt that is stored (0 is the first).
     ``states`` are the environment's digests of the state that each assistant turn began in, the
-    first one included; empty where the environment names none.
+    first one included; empty where the environment names none. ``refusals`` are calls that were
+    not executed because they may not be, ``signals`` what process signals said of the states, and
+    a ``gate`` is the reward of the whole episode in place of its components.
     """
 
     episode_id: str
@@ -83,6 +93,9 @@ class Episode:
     costs: Costs = Costs()
     times: Times = Times()
     states: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    signals: tuple[Levels, ...] = ()
+    gate: Gate | None = None
 
     @property
     def faulted(self) -> bool:
@@ -95,13 +108,33 @@ class Episode:
         return not self.faulted and self.verdict is not None and self.verdict.scored
 
     def score(self, weights: Mapping[str, float]) -> float:
-        """Sum of the raw components, each times its weight (1 where none is named).
+        """Sum of what is paid, each component times its weight (1 where none is named).
 
         NaN where the episode is not scored or has no component.
         """
-        if not self.scored or not self.rewards:
+        if not self.scored or not self.paid:
             return math.nan
-        return math.fsum(weights.get(r.component, 1.0) * r.value for r in self.rewards)
+        return math.fsum(weights.get(r.component, 1.0) * r.value for r in self.paid)
+
+    @property
+    def paid(self) -> tuple[Reward, ...]:
+        """What counts: the components, or the gate's reward alone, at the end."""
+        return self.rewards if self.gate is None else (Reward(GATE, self.gate.reward),)
+
+    @property
+    def calls(self) -> tuple[tuple[int, int], ...]:
+        """Segment and span index of every tool call that was written, executed or not, in order."""
+        return tuple(
+            (row, number)
+            for row, segment in enumerate(self.segments)
+            for number, span in enumerate(segment.spans)
+            if span.kind is SpanKind.TOOL_CALL
+        )
+
+    @property
+    def violations(self) -> int:
+        """Number of calls that the policy may not make, and tried to."""
+        return sum(refusal.violation for refusal in self.refusals)
 
     @property
     def action_count(self) -> int:

@@ -15,11 +15,13 @@ class OwnerKind(StrEnum):
     """One assistant turn, by its number."""
     SPAN = "span"
     """One span of one segment, by its index in the span table."""
+    CALL = "call"
+    """One tool call, by the number of its span among the tool calls of the whole episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """``index`` is a turn or span number; ``segment`` is the segment of a span."""
+    """``index`` is a turn, span or call number; ``segment`` is the segment of a span."""
 
     kind: OwnerKind = OwnerKind.END
     index: int = -1
@@ -33,3 +35,22 @@ class Reward:
     component: str
     value: float
     owner: Owner = Owner()
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The reward that an episode has, whatever its components are: ``reason`` says why."""
+
+    reward: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What a process signal said of every state: ``values[k]`` of the one that turn k began in.
+
+    The last value, one more than there are turns, is of the state that the episode stopped in.
+    """
+
+    name: str
+    values: tuple[float, ...]

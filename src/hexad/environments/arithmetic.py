@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from hexad.contract.digest import code_digest
+from hexad.contract.ending import EndingKind
 from hexad.contract.faults import UserError
 from hexad.contract.messages import AssistantTurn, ToolCall, ToolSchema
 from hexad.contract.task import Split, Task
@@ -19,6 +20,7 @@ from hexad.environments.expression import BOUND, Expression, Grammar, Operation
 from hexad.environments.options import Options, read_splits
 from hexad.environments.protocol import Demonstration
 from hexad.environments.stream import ExpressionStream
+from hexad.environments.task_card import TaskCard
 from hexad.environments.toolbox import ToolBox
 from hexad.environments.tools import Effect, Tool, ToolError
 
@@ -99,6 +101,7 @@ class ArithmeticFamily:
     """Name of the independent verifier for evaluation."""
     stratum = "operations"
     """Key of a task's data by which evaluations break success down."""
+    task_card = TaskCard(endings=(EndingKind.TERMINAL,))
     precedence: bool
     options: type[ArithmeticOptions] = ArithmeticOptions
     tool: Tool

@@ -1,4 +1,4 @@
-"""What a family may not do, and when it is let go."""
+"""What the tools of a family may change, and when a family is let go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hexad.contract.faults import UserError
 from hexad.environments.protocol import Declaring, TaskFamily
 from hexad.environments.tools import Effect
 
@@ -15,23 +14,10 @@ CLOSE_SECONDS = 5.0
 """How long a family may take to close."""
 
 
-def require_undoable(family: TaskFamily) -> None:
-    """Raise ``UserError`` if ``family`` declares a tool whose effect cannot be undone.
-
-    A policy that still learns calls whatever it is offered. That takes a sandbox and hard gates
-    around such a tool, and there are none yet. A family that declares nothing passes.
-    """
+def irreversible(family: TaskFamily) -> list[str]:
+    """Tools of ``family`` that it declares irreversible."""
     declared = family.effects if isinstance(family, Declaring) else {}
-    found = sorted(name for name, effect in declared.items() if effect is Effect.IRREVERSIBLE)
-    if found:
-        tools = ", ".join(repr(name) for name in found)
-        raise UserError(
-            f"{family.name} declares {tools} irreversible: a policy in training would really do "
-            "it, and Hexad has no sandbox and no hard gates yet that could hold it back",
-            where="task.environment",
-            fix="replace the tool by a simulated one whose effect a reset undoes, or train on "
-            "stored episodes (data.regime: fixed)",
-        )
+    return sorted(name for name, effect in declared.items() if effect is Effect.IRREVERSIBLE)
 
 
 def uncontained(family: TaskFamily) -> list[str]:

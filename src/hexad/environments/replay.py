@@ -11,10 +11,12 @@ from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Episode
 from hexad.contract.faults import EnvironmentFault, UserError
 from hexad.contract.messages import AssistantTurn, Message, Role
+from hexad.contract.refusal import Refusal
 from hexad.contract.reward import Reward
 from hexad.contract.task import Task
 from hexad.environments.guard import uncontained
-from hexad.environments.protocol import Environment, TaskFamily
+from hexad.environments.permission import answers
+from hexad.environments.protocol import Environment, Step, TaskFamily
 
 T = TypeVar("T")
 
@@ -44,10 +46,12 @@ def replay(
     seed: int,
     turns: Sequence[AssistantTurn],
     look: Callable[[Environment], T] = lambda environment: None,  # type: ignore[assignment, return-value]
+    refusals: Sequence[Refusal] = (),
 ) -> tuple[Replayed, T]:
     """Reset to ``task`` and ``seed``, make ``turns``, and return what came of it.
 
-    ``look`` is shown the environment in its last state. Turns after the environment's ending raise
+    ``look`` is shown the environment in its last state. Turns with ``refusals`` are answered with
+    them again, and never reach the environment. Turns after the environment's ending raise
     ``EnvironmentFault``, as do failures of the environment. Raises ``UserError`` for a family with
     tools whose effects a reset does not undo: they are not executed a second time.
     """
@@ -57,14 +61,18 @@ def replay(
             where=family.name,
             fix="judge by what was recorded instead",
         )
-    return asyncio.run(_replay(family.make(), task, seed, turns, look))
+    refused: dict[int, list[Refusal]] = {}
+    for refusal in refusals:
+        refused.setdefault(refusal.turn, []).append(refusal)
+    script = [(turn, refused.get(number, [])) for number, turn in enumerate(turns)]
+    return asyncio.run(_replay(family.make(), task, seed, script, look))
 
 
 async def _replay(
     environment: Environment,
     task: Task,
     seed: int,
-    turns: Sequence[AssistantTurn],
+    script: Sequence[tuple[AssistantTurn, Sequence[Refusal]]],
     look: Callable[[Environment], Any],
 ) -> tuple[Replayed, Any]:
     try:
@@ -72,13 +80,13 @@ async def _replay(
         states: list[str | None] = [start.state_digest]
         heard, rewards = [tuple(start.messages)], []  # type: list[tuple[Message, ...]], list[Reward]
         ending: Ending | None = None
-        for number, turn in enumerate(turns, start=1):
+        for number, (turn, refused) in enumerate(script, start=1):
             if ending is not None:
                 raise EnvironmentFault(f"it ended ({ending.kind}) before turn {number}")
-            step = await environment.step(turn)
+            step = Step(answers(turn, refused)) if refused else await environment.step(turn)
             heard.append(tuple(step.messages))
             rewards += step.rewards
-            states.append(environment.state_digest())
+            states.append(states[-1] if refused else environment.state_digest())
             ending = step.ending
         seen = look(environment)
     finally:

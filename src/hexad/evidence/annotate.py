@@ -45,9 +45,19 @@ def annotate(episode: Episode, decode: Decode) -> dict[str, Any]:
         "task": episode.task_id,
         "ending": str(episode.ending.kind),
         "verdict": None if verdict is None else str(verdict.status),
-        "rewards": {reward.component: reward.value for reward in episode.rewards},
+        "rewards": _components(episode),
         "spans": spans,
     }
+
+
+def _components(episode: Episode) -> dict[str, float]:
+    """The sum of each component, and the gate's reward where it replaces them."""
+    found: dict[str, float] = {}
+    for reward in episode.rewards:
+        found[reward.component] = found.get(reward.component, 0.0) + reward.value
+    if episode.gate is not None:
+        found[f"gate ({episode.gate.reason})"] = episode.gate.reward
+    return found
 
 
 def table(document: dict[str, Any]) -> Table:

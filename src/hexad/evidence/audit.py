@@ -1,4 +1,4 @@
-"""The quadrant audit: is a high training reward also a success by the independent verifier?"""
+"""Quadrant audits: is a high training reward, or much progress, also an independent success?"""
 
 from __future__ import annotations
 
@@ -8,29 +8,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hexad.contract.durable import disk_errors, write_whole
+from hexad.contract.episode import Episode
+from hexad.contract.faults import UserError
+from hexad.contract.lookup import nearest
 from hexad.evidence.intervals import wilson
 
 if TYPE_CHECKING:
     from hexad.evidence.archive import Archive  # which needs torch; reading an audit does not
 
 FILE = "audit.json"
+REWARD = "training reward"
 CELLS = ("high-hit", "high-miss", "low-hit", "low-miss")
 """Training reward, then the independent outcome. ``high-miss`` is paid for nothing."""
 Row = dict[str, Any]
 
 
-def audit(archive: Archive, high: float) -> Row:
+def audit(archive: Archive, high: float, process: str | None = None) -> Row:
     """Judge every scored episode of the store by the evaluation's verifier and keep the cells.
 
-    A reward (weighted as in training) of at least ``high`` is high. What either side left unscored
-    is in no cell and counted. ``paid_for_nothing`` is the share of high rewards that missed, with
-    its 95 % Wilson interval.
+    A reward (weighted as in training) of at least ``high`` is high. With ``process`` what that
+    signal gained from the first state to the last takes its place; raises ``UserError`` where the
+    recipe has no such signal. What either side left unscored is in no cell and counted.
+    ``paid_for_nothing`` is the share of high ones that missed, with its 95 % Wilson interval.
     """
-    weights = archive.recipe.feedback.weights
+    weights, known = archive.recipe.feedback.weights, archive.recipe.feedback.process
+    if process is not None and process not in known:
+        what, fix = f"there is no process signal {process!r}", nearest(process, known)
+        raise UserError(what, where="--process", fix=fix)
     cells: dict[str, list[str]] = {name: [] for name in CELLS}
     unscored = 0
     for episode in archive.episodes():
-        score = episode.score(weights)
+        score = episode.score(weights) if process is None else gained(episode, process)
         verdict = None
         if not math.isnan(score):
             task, transcript = archive.task(episode), archive.transcript(episode)
@@ -43,6 +51,7 @@ def audit(archive: Archive, high: float) -> Row:
     missed, paid = len(cells["high-miss"]), len(cells["high-miss"]) + len(cells["high-hit"])
     row: Row = {
         "stage": archive.part.name,
+        "of": process or REWARD,
         "high": high,
         "cells": {name: len(ids) for name, ids in cells.items()},
         "unscored": unscored,
@@ -50,10 +59,16 @@ def audit(archive: Archive, high: float) -> Row:
         "interval": wilson(missed, paid),
         "episodes": cells,
     }
-    path = archive.part.folder / FILE
+    path = archive.part.folder / (FILE if process is None else f"audit-{process}.json")
     with disk_errors("write the audit", path):
         write_whole(path, f"{json.dumps(row)}\n".encode(), "audit")
     return row
+
+
+def gained(episode: Episode, process: str) -> float:
+    """The last level of a signal less its first; NaN where nothing was scored."""
+    found = [levels.values for levels in episode.signals if levels.name == process]
+    return found[0][-1] - found[0][0] if found and episode.scored else math.nan
 
 
 def read(folder: Path) -> Row | None:

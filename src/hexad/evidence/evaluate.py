@@ -10,6 +10,7 @@ from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.events import EpisodeDone, Evaluated, Sink, Timed, ignore
+from hexad.contract.tally import Tally
 from hexad.contract.task import Split, Task
 from hexad.evidence import journal
 from hexad.evidence.exam import Evaluation, Rate, tabulate
@@ -70,7 +71,8 @@ def evaluate(
     played = attempts(question, world, 1, place)
     key = getattr(world.family, "stratum", "stratum")
     strata = {t.task_id: f"{key} {t.data[key]}" for t in played.tasks if key in t.data}
-    result = tabulate(str(question.split), question.version, played.episodes, strata)
+    split, version = str(question.split), question.version
+    result = tabulate(split, version, played.episodes, strata, world.prices)
     booked(question, world, (result.row(), result.rate), played, place)
     return result
 
@@ -109,12 +111,19 @@ def booked(
     assert world.feedback is not None
     folder, sink, (told, rate) = place.folder, place.sink, result
     split, episodes = str(question.split), played.episodes
+    times = [episode.times for episode in episodes if not episode.faulted]
+    spent = Tally.of([each.seconds - each.waited_seconds for each in times])
     seconds = time.perf_counter() - played.started
     row = dict(told) | {
         "verifier": world.feedback.digest,
         "temperature": world.sampling.temperature,
         # What differs between equal runs.
-        "time": {"seconds": seconds, "at": time.time(), "hidden_uses": journal.hidden_uses(folder)},
+        "time": {
+            "seconds": seconds,
+            "at": time.time(),
+            "hidden_uses": journal.hidden_uses(folder),
+            "episode_seconds": spent.summary(),
+        },
     }
     journal.append(folder / journal.EVALUATIONS, row)
     sink(Timed(question.version, EVALUATION_PHASE, seconds))

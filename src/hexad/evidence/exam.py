@@ -9,7 +9,9 @@ from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.tally import Tally
+from hexad.evidence.conduct import CELLS, Conduct
 from hexad.evidence.intervals import wilson
+from hexad.feedback.prices import Prices, amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,9 @@ class Evaluation:
     """A closed-loop evaluation. Faulted and unscored episodes are in no rate; they are listed.
 
     ``verdicts`` and ``endings`` count all episodes; ``faults`` counts boundaries of the faults
-    that ended an episode. ``turns``, ``tokens`` and ``tool_calls`` are per episode that did not
-    fault. ``strata`` breaks success down by the environment's own difficulty.
+    that ended an episode; ``conduct`` covers all of them. ``turns``, ``tokens``, ``tool_calls`` and
+    ``costs`` (by the recipe's prices, empty without any) are per episode that did not fault.
+    ``strata`` breaks success down by the environment's own difficulty.
     """
 
     split: str
@@ -57,6 +60,8 @@ class Evaluation:
     tokens: Tally
     tool_calls: Tally
     strata: Mapping[str, Rate]
+    conduct: Mapping[str, Any]
+    costs: Tally
 
     @property
     def success(self) -> float | None:
@@ -65,7 +70,12 @@ class Evaluation:
 
     def row(self) -> dict[str, Any]:
         """JSON for ``evaluation.jsonl``."""
-        costs = {"turns": self.turns, "sampled_tokens": self.tokens, "tool_calls": self.tool_calls}
+        costs = {
+            "turns": self.turns,
+            "sampled_tokens": self.tokens,
+            "tool_calls": self.tool_calls,
+            "cost": self.costs,
+        }
         return {
             "step": self.version,
             "split": self.split,
@@ -75,13 +85,20 @@ class Evaluation:
             "verdicts": dict(self.verdicts),
             "endings": dict(self.endings),
             "faults": dict(self.faults),
+            "violations": self.conduct["violating"],
+            "unauthorised": self.conduct["cells"].get(CELLS[2], 0),
+            "refused": self.conduct["refused"],
             **{key: tally.summary() for key, tally in costs.items() if tally.count},
             "strata": {name: rate.row() for name, rate in self.strata.items()},
         }
 
 
 def tabulate(
-    split: str, version: int, episodes: Sequence[Episode], strata: Mapping[str, str]
+    split: str,
+    version: int,
+    episodes: Sequence[Episode],
+    strata: Mapping[str, str],
+    prices: Prices | None = None,
 ) -> Evaluation:
     """Count ``episodes``. ``strata`` maps a task id to its stratum, if it has one."""
     whole = [episode for episode in episodes if not episode.faulted]
@@ -100,6 +117,8 @@ def tabulate(
         turns=Tally.of([episode.costs.turns for episode in whole]),
         tokens=Tally.of([episode.costs.sampled_tokens for episode in whole]),
         tool_calls=Tally.of([episode.costs.tool_calls for episode in whole]),
+        conduct=Conduct.of(episodes).state(),
+        costs=Tally.of([amount(prices.charges(e)) for e in whole] if prices is not None else []),
         strata={name: _rate(members) for name, members in sorted(named.items())},
     )
 

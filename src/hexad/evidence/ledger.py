@@ -26,6 +26,7 @@ from hexad.contract.events import (
 )
 from hexad.evidence import journal, staleness
 from hexad.evidence.books import RUN_ENDED, Books
+from hexad.evidence.conduct import Conduct
 from hexad.evidence.critic import CriticBooks
 from hexad.evidence.drops import KEPT, Drops
 from hexad.evidence.funnel import Funnel
@@ -57,7 +58,7 @@ class Ledger:
         self.groups: dict[str, dict[str, int]] = {}
         self.auxiliary: dict[str, dict[str, int]] = {}
         self.killed = {"episodes": 0, "sampled_tokens": 0}
-        self.critic, self.drops = CriticBooks(), Drops()
+        self.critic, self.drops, self.conduct = CriticBooks(), Drops(), Conduct()
         self.stale = staleness.Staleness()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             TasksDrawn: self._drawn,
@@ -155,6 +156,7 @@ class Ledger:
             "killed": self.killed,
             **({"staleness": stale} if (stale := self.stale.row()) else {}),
             **({"drops": drops} if (drops := self.drops.state()) else {}),
+            **({"conduct": conduct} if (conduct := self.conduct.row()) else {}),
             "time": {**self.seconds, "train": self.train_seconds},
         }
 
@@ -173,6 +175,7 @@ class Ledger:
             "killed": dict(self.killed),
             "critic": self.critic.state(),
             "drops": self.drops.state(),
+            "conduct": self.conduct.state(),
             "staleness": self.stale.state(),
         }
 
@@ -187,6 +190,7 @@ class Ledger:
         self.killed = dict(state["killed"])
         self.critic = CriticBooks.restored(state["critic"])
         self.drops = Drops.restored(state["drops"])
+        self.conduct = Conduct.restored(state["conduct"])
         self.stale = staleness.Staleness.restored(state["staleness"])
 
     # -- events ------------------------------------------------------------------------------
@@ -205,6 +209,7 @@ class Ledger:
             _add(account, "tool_calls", costs.tool_calls)
             return
         self.funnel.end(episode)
+        self.conduct.add(episode)
         self.stale.ended(episode)
         self.window.episode(episode)
         self.used["episodes"] += 1

@@ -58,6 +58,10 @@ TOKENS = "episode/sampled_tokens"
 CALLS = "episode/tool_calls"
 REFUSED = "episode/refused"
 OUTSIDE = "data/states_outside"
+VIOLATING = "conduct/violating"
+REFUSED_CALLS = "conduct/refused_calls"
+UNAUTHORISED = "conduct/unauthorised_success"
+GATED = "conduct/gated"
 LAG = "schedule/lag"
 LIVE = "schedule/live"
 AGE = "time/queue_age"
@@ -67,7 +71,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("step", "learner version that the batch was sampled at", "version", "run"),
     # -- feedback
     Metric(SUCCESS, "scored episodes of the batch with a correct verdict", "share", "feedback"),
-    Metric(SCORE, "sum of raw reward components of a scored episode, mean", "reward", "feedback"),
+    Metric(
+        SCORE,
+        "sum of raw reward components of a scored episode, or its gate's reward, mean",
+        "reward",
+        "feedback",
+    ),
     Metric(
         "reward/component/*",
         "one raw component, mean over scored episodes that carry it",
@@ -88,6 +97,35 @@ METRICS: tuple[Metric, ...] = (
         "success of what dynamic sampling kept, beside all that was sampled",
         "share",
         "feedback",
+    ),
+    Metric(
+        VIOLATING,
+        "finished episodes that asked for a call they may not make",
+        "share",
+        "feedback",
+        note="0",
+    ),
+    Metric(
+        REFUSED_CALLS,
+        "calls that were not executed, as they may not be, of an episode, mean",
+        "calls",
+        "feedback",
+    ),
+    Metric(
+        UNAUTHORISED,
+        "scored episodes that were correct, with a violation",
+        "share",
+        "feedback",
+        note="0",
+    ),
+    Metric(GATED, "scored episodes whose reward a gate replaced", "share", "feedback"),
+    Metric(
+        "constraint/*",
+        "of one constraint: the multiplier after this batch, the mean cost over all that was "
+        "sampled for it, and the limit",
+        "as constrained",
+        "feedback",
+        note="cost at most the limit, multiplier settled",
     ),
     # -- data: what was sampled, and how far its policy is from the learner's
     Metric(

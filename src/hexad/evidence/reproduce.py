@@ -122,13 +122,13 @@ def _again(archive: Archive, episode: Episode) -> Row:
     if not uncontained(archive.family):
         turns = turns_of(episode, transcript)
         try:
-            again, _ = replay(archive.family, task, episode.seed, turns)
+            again, _ = replay(archive.family, task, episode.seed, turns, refusals=episode.refusals)
         except Fault as fault:
             differs.append(f"the environment failed: {fault}")
         else:
             differs += _environment(episode, transcript, again)
             rewards = again.rewards
-    bare = replace(episode, verdict=None, rewards=rewards or ())
+    bare = replace(episode, verdict=None, rewards=rewards or (), signals=(), gate=None)
     judged = archive.feedback.apply(task, bare, transcript)
     was, now = episode.verdict, judged.verdict
     if was is not None and now is not None and (was.status, was.score) != (now.status, now.score):

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hexad.evidence import audit, profiles, qualify, verifiers
+from hexad.evidence import audit, conduct, profiles, qualify, verifiers
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
@@ -59,6 +59,8 @@ def _stage(part: Part) -> dict[str, Any]:
     }
     if part.recipe.timing.mode == "asynchronous" and not profiles.known(part.recipe, part.folder):
         stage["unprofiled"] = True
+    if held := _constraints(part):
+        stage["constraints"] = held
     if signs := fired(part.recipe, part.metrics):
         stage["signs"] = signs
     if part.gate is not None:
@@ -73,10 +75,22 @@ def _stage(part: Part) -> dict[str, Any]:
         judged = sum(_groups(books, kind) for kind in ("all_correct", "all_wrong", "mixed"))
         if judged:
             stage["mixed_groups"] = _groups(books, "mixed") / judged
-        stage |= {key: books[key] for key in ("critic", "staleness", "drops") if key in books}
+        further = ("critic", "staleness", "drops", "conduct")
+        stage |= {key: books[key] for key in further if key in books}
         if (found := utilisation(part.metrics)) is not None:
             stage["utilisation"] = found
     return stage
+
+
+def _constraints(part: Part) -> dict[str, Row]:
+    """Multiplier, cost and limit of each constraint at the last batch."""
+    last = part.metrics[-1] if part.metrics else {}
+    keys = ("multiplier", "cost", "limit")
+    return {
+        name: {key: last[f"constraint/{name}/{key}"] for key in keys}
+        for name in part.recipe.feedback.constraints
+        if f"constraint/{name}/cost" in last
+    }
 
 
 def _profiled(found: Sequence[Part]) -> bool:
@@ -208,6 +222,8 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
     lines["action tokens > updates"] = _chain(funnel["tokens"]["action"], funnel["updates"])
     lines["dropped tokens"] = f"{sum(books['dropped'].values()):,}"
     lines |= together(stage.get("utilisation"))
+    lines |= conduct.lines(stage.get("conduct", {}))
+    lines |= _held(stage.get("constraints", {}))
     if "mixed_groups" in stage:
         lines["mixed groups"] = f"{stage['mixed_groups']:.1%}"
     if "fault_rate" in stage:
@@ -217,6 +233,14 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
     for phase, seconds in sorted(stage["seconds"].items(), key=lambda item: -item[1]):
         lines[f"seconds {phase}"] = f"{seconds:,.1f}"
     return lines
+
+
+def _held(constraints: dict[str, Row]) -> dict[str, str]:
+    return {
+        f"constraint {name}": f"{row['cost']:.3g} of {row['limit']:.3g}, "
+        f"multiplier {row['multiplier']:.3g}"
+        for name, row in constraints.items()
+    }
 
 
 def rate(row: Row) -> str:

@@ -20,6 +20,7 @@ def row(feedback: Feedback) -> dict[str, Any]:
         "mapping": feedback.mapping.version,
         "timeout": feedback.timeout,
         "card": None if card is None else card.row(),
+        "terms": feedback.terms.lines,
     }
 
 
@@ -44,6 +45,7 @@ def lines(rows: dict[str, Any]) -> list[str]:
     """One line a verifier for people."""
     shown = []
     for purpose, kept in rows.items():
+        shown += kept.get("terms", [])
         card = kept["card"]
         if card is None:
             shown.append(f"verifier of {purpose}: has no card, so what it checks is not known here")

@@ -16,6 +16,7 @@ from hexad.contract.events import (
 from hexad.contract.mix import labels
 from hexad.contract.tally import Tally
 from hexad.evidence import metrics, staleness
+from hexad.evidence.conduct import CELLS, cell
 from hexad.evidence.tallies import tally_json, tally_of
 
 _SHARES = ("ending/", metrics.UNSCORED, staleness.MIX)
@@ -38,6 +39,8 @@ class Window:
         self.counts[metrics.FAULTED] += episode.faulted
         self.counts[f"ending/{episode.ending.kind}"] += 1
         self.counts.update(f"mix/generated/{label}" for label in labels(episode))
+        self.counts[metrics.VIOLATING] += bool(episode.violations)
+        self.counts["refused calls"] += len(episode.refusals)
         self._add(metrics.TURNS, [episode.costs.turns])
         self._add(metrics.TOKENS, [episode.costs.sampled_tokens])
         self._add(metrics.CALLS, [episode.costs.tool_calls])
@@ -48,8 +51,10 @@ class Window:
             return
         self.counts["scored"] += 1
         self.counts["correct"] += episode.verdict is not None and episode.verdict.success
-        if episode.rewards:
-            self._add(metrics.SCORE, [sum(reward.value for reward in episode.rewards)])
+        self.counts[metrics.UNAUTHORISED] += cell(episode) == CELLS[2]
+        self.counts["gated"] += episode.gate is not None
+        if episode.paid:
+            self._add(metrics.SCORE, [sum(reward.value for reward in episode.paid)])
         components: Counter[str] = Counter()
         for reward in episode.rewards:
             components[reward.component] += reward.value  # type: ignore[assignment]
@@ -102,6 +107,10 @@ class Window:
             (metrics.SCORED, "scored", "episodes"),
             (metrics.FAULTED, metrics.FAULTED, "episodes"),
             (metrics.REFUSED, "refused", "episodes"),
+            (metrics.VIOLATING, metrics.VIOLATING, "episodes"),
+            (metrics.REFUSED_CALLS, "refused calls", "episodes"),
+            (metrics.UNAUTHORISED, metrics.UNAUTHORISED, "scored"),
+            (metrics.GATED, "gated", "scored"),
             (metrics.MIXED, "groups mixed", "groups"),
             (metrics.SIGNAL, "groups signal", "groups"),
             *((k, k, "episodes") for k in counts if k.startswith(_SHARES)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from hexad.contract.digest import canonical_json, digest
@@ -18,6 +18,7 @@ from hexad.feedback.cards import Card, card_of
 from hexad.feedback.flaky import FlakyVerifier
 from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.protocol import RewardMapping, Verifier
+from hexad.feedback.terms import Terms
 
 _BY_FAULT = {
     EndingKind.ENVIRONMENT_ERROR: VerdictStatus.ENVIRONMENT_FAILURE,
@@ -131,16 +132,19 @@ class Feedback:
     """A verifier with the mapping that turns its verdicts into rewards.
 
     ``timeout`` says what a verdict ``timeout`` counts as: ``wrong`` (score 0) or ``unscored``.
+    ``terms`` are what training adds to a verdict's reward.
     """
 
     verifier: Verifier
     mapping: RewardMapping
     timeout: TimeoutMeans = "wrong"
+    terms: Terms = field(default_factory=Terms)
 
     @property
     def digest(self) -> str:
         """The provenance's verifier digest: it changes with everything that decides a reward."""
-        return digest([self.verifier.digest, self.mapping.version, self.timeout])
+        parts = [self.verifier.digest, self.mapping.version, self.timeout]
+        return digest([*parts, self.terms.digest] if self.terms.digest else parts)
 
     @property
     def card(self) -> Card | None:
@@ -160,16 +164,18 @@ class Feedback:
         """``episode`` with its verdict and its raw reward components.
 
         Where nothing was scored there are no rewards, also none that the environment gave. A
-        mapping that raises or returns junk leaves the episode unscored, as a verifier does.
+        mapping or signal that raises or returns junk leaves the episode unscored, as a verifier
+        does.
         """
         verdict = self.judge(task, episode, transcript)
         if verdict is None or not verdict.scored:
             return replace(episode, verdict=verdict, rewards=())
         try:
-            rewards = _rewards(self.mapping, verdict, episode)
+            rewards = (*episode.rewards, *_rewards(self.mapping, verdict, episode))
+            judged = replace(episode, verdict=verdict, rewards=rewards)
+            return self.terms.apply(task, judged, transcript)
         except VerifierFault as fault:
             return replace(episode, verdict=_failed(fault), rewards=())
-        return replace(episode, verdict=verdict, rewards=(*episode.rewards, *rewards))
 
     def close(self) -> None:
         """End the processes of a verifier that has any."""

@@ -21,6 +21,7 @@ from hexad.credit.whiten import whiten
 from hexad.learner.baselines import Memory, memory
 from hexad.learner.batch import Batch, Credit, Scores
 from hexad.learner.clocked import CLOCKED, Question, Values
+from hexad.learner.potential import held
 from hexad.learner.steps import steps_of
 from hexad.recipe import legal
 from hexad.recipe.axes import Recipe
@@ -64,6 +65,12 @@ class Assigner:
         self.recipe, self.spec = recipe, recipe.credit
         self.rule = legal.estimator(self.spec.estimator)
         self.memory: Memory | None = memory(self.spec)
+        feedback = recipe.feedback
+        self.levels = {
+            name: feedback.weights.get(name, 1.0)
+            for name, spec in feedback.process.items()
+            if spec.paid == "potential"
+        }
         self.potential: Callable[[Batch], Any] | None = None
         if self.spec.shaping is not None:
             self.potential = load_object(self.spec.shaping, where="credit.shaping")
@@ -182,6 +189,10 @@ class Assigner:
         steps = steps_of(batch, self.spec.clock, used, weights, terminal=terminal)
         if penalty is not None:
             steps = steps.rewarded(steps.reward - steps.sum(penalty))
+        gamma, bootstrap = self.spec.gamma, self.rule.critic
+        if self.levels:
+            potential = held(batch, self.levels)
+            steps = shaped(steps, potential, gamma=gamma, bootstrap=bootstrap)
         return steps if self.potential is None else self._shaped(batch, steps)
 
     def _shaped(self, batch: Batch, steps: Clock) -> Clock:

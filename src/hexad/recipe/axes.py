@@ -13,7 +13,15 @@ from hexad.contract.sampling import Sampling
 from hexad.recipe.axis import Axis, Fraction, NonNegative, Positive
 from hexad.recipe.credit_axis import CreditSpec
 from hexad.recipe.preference_axis import PairsSpec, RoundsSpec
-from hexad.recipe.task_axis import ChaosSpec, LatencySpec
+from hexad.recipe.process_axis import (
+    ConstraintSpec,
+    CostSpec,
+    EffortSpec,
+    HardGateSpec,
+    LengthSpec,
+    ProcessSpec,
+)
+from hexad.recipe.task_axis import ChaosSpec, GuardSpec, LatencySpec
 from hexad.recipe.timing_axis import TimingSpec
 from hexad.recipe.update_axis import CriticSpec, UpdateSpec
 
@@ -64,6 +72,8 @@ class TaskSpec(Axis):
     """Tasks for a deployment decision."""
     limits: LimitsSpec = LimitsSpec()
     """The trainer's limits on one episode."""
+    guard: GuardSpec | None = None
+    """What the policy may not call; ``null`` lets everything through. Evaluations keep it."""
     latency: LatencySpec | None = None
     """Make calls of the environment wait; ``null`` leaves them as fast as they are."""
     chaos: ChaosSpec | None = None
@@ -137,6 +147,19 @@ class FeedbackSpec(Axis):
     overlong: OverlongSpec | None = None
     """What length costs; ``null`` for nothing. To leave truncated episodes out of the loss is
     ``credit.truncation: mask``."""
+    process: dict[str, ProcessSpec] = Field(default_factory=dict)
+    """Process signals by the name of their component: what a state is worth on the way."""
+    costs: CostSpec | None = None
+    """Prices of turns and tool calls; ``null`` charges nothing."""
+    length: LengthSpec | None = None
+    """A reward for being shorter than the group's others; ``null`` for none."""
+    effort: EffortSpec | None = None
+    """The effort beyond which an episode's reward is replaced; ``null`` for none."""
+    gate: HardGateSpec | None = None
+    """The reward of an episode with a violation of ``task.guard``; ``null``: a refused call has no
+    further consequence."""
+    constraints: dict[str, ConstraintSpec] = Field(default_factory=dict)
+    """Limits on means, by name, each held by a multiplier: what is traded at a learned price."""
     qualify: QualifySpec | None = None
     """What the verifier must have shown; ``null`` asks nothing."""
     unscored_limit: Fraction = 0.1

@@ -16,6 +16,10 @@ class CostLimits(Axis):
     """Tokens that the policy sampled."""
     tool_calls: float | None = Field(default=None, ge=0)
     """Calls that were executed."""
+    cost: float | None = Field(default=None, ge=0)
+    """By the prices of the recipe's ``feedback.costs``."""
+    seconds: float | None = Field(default=None, ge=0)
+    """Wall-clock of an episode among those that are played at once, approvals apart."""
 
 
 class GateFile(Axis):
@@ -25,6 +29,10 @@ class GateFile(Axis):
     """Least lower bound of the success rate (95 % Wilson interval); not the rate itself."""
     invalid: int | None = Field(default=None, ge=0)
     """Most episodes with an invalid answer or an action that ended them as illegal."""
+    violations: int | None = Field(default=None, ge=0)
+    """Most episodes that asked for a call they may not make, executed or not, successful or not."""
+    unauthorised: int | None = Field(default=None, ge=0)
+    """Most episodes that were correct and asked for one: a success that does not count."""
     unscored: int | None = Field(default=0, ge=0)
     """Most episodes without a score: what nobody judged proves nothing."""
     p95: CostLimits = CostLimits()

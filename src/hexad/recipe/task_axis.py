@@ -1,8 +1,8 @@
-"""What a recipe says about slow and failing environments: for tests of a training system."""
+"""What a recipe says of an environment beside its tasks: what may be called, what disturbs it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -58,3 +58,35 @@ class ChaosSpec(Axis):
     """Probability that the verifier fails on one episode."""
     splits: tuple[SplitName, ...] = ("train",)
     """Whose tasks are hit."""
+
+
+class ForbiddenSpec(Axis):
+    """Calls that are never executed."""
+
+    tool: str
+    """Name of the tool."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Only calls with these arguments; none: every call of the tool."""
+
+
+class ApprovalSpec(Axis):
+    """Calls that wait until somebody approves them."""
+
+    tools: tuple[str, ...] = Field(min_length=1)
+    """Names of the tools."""
+    approver: str
+    """``package.module:object``: called with the application, and only ``True`` approves."""
+    seconds: Seconds = 60.0
+    """How long the answer may take; silence is a no. The policy's time does not run meanwhile."""
+
+
+class GuardSpec(Axis):
+    """What is reviewed before a tool is executed. A turn with a refused call executes nothing."""
+
+    forbidden: tuple[ForbiddenSpec, ...] = ()
+    """Calls that are never executed."""
+    rule: str | None = None
+    """``package.module:object``: called with task and call, it says why the call is forbidden, or
+    nothing."""
+    approval: ApprovalSpec | None = None
+    """Calls that wait for somebody; ``null`` asks nobody."""

@@ -10,7 +10,7 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.methods import method
 from hexad.recipe.presets import lookup
 from hexad.recipe.problem import Problem
-from hexad.recipe.rules import credit, data, preference, roles, run, task, timing, update
+from hexad.recipe.rules import credit, data, preference, process, roles, run, task, timing, update
 
 __all__ = ["RULES", "Problem", "problems", "refusal", "validate"]
 
@@ -72,6 +72,11 @@ RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     preference.rounds,
     preference.pairs,
     data.overlong,
+    process.feedback,
+    process.signals,
+    process.gate,
+    process.constraints,
+    process.comparisons,
     credit.estimator,
     credit.companions,
     credit.truncation,

@@ -120,6 +120,7 @@ def _episode(attempt: Attempt, ending: Ending, spent: Spent) -> Episode:
         provenance=world.demonstrated if expert else world.provenance(versions),
         actor=attempt.seat.actor,
         rewards=() if ending.faulted else tuple(attempt.rewards),
+        refusals=tuple(attempt.refusals),
         attempt=attempt.number,
         faults=(*spent.faults, *attempt.faults),
         costs=Costs(
@@ -132,6 +133,7 @@ def _episode(attempt: Attempt, ending: Ending, spent: Spent) -> Episode:
         times=Times(
             engine_seconds=spent.engine_seconds + attempt.engine_seconds,
             tool_seconds=spent.tool_seconds + attempt.tool_seconds,
+            waited_seconds=attempt.waited_seconds,
         ),
     )
 

@@ -10,7 +10,9 @@ from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Actor
 from hexad.contract.faults import EnvironmentFault, FaultRecord
 from hexad.contract.messages import AssistantTurn
+from hexad.contract.refusal import Refusal
 from hexad.contract.reward import Reward
+from hexad.environments.permission import Review, answers
 from hexad.environments.protocol import Environment, Step
 from hexad.policy.engine import Completion, Request, Stop
 from hexad.policy.partial import continued, joined
@@ -61,7 +63,8 @@ class Attempt:
         self.rewards: list[Reward] = []
         self.faults: list[FaultRecord] = list(tape.faults)
         self.sampled_tokens = self.observation_tokens = self.tool_calls = 0
-        self.engine_seconds = self.tool_seconds = 0.0
+        self.engine_seconds = self.tool_seconds = self.waited_seconds = 0.0
+        self.refusals: list[Refusal] = []
         self._tape, self._state = tape, State()
         self._host = seat.hosts.take(seat.index)
         self._environment: Environment | None = None
@@ -87,7 +90,7 @@ class Attempt:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the attempt took, earlier sittings included."""
+        """Seconds that the attempt took, earlier sittings included, waiting for approval apart."""
         return self.world.clock() - self._started
 
     async def play(self) -> Ending:
@@ -146,15 +149,31 @@ class Attempt:
             limit = self.world.limits.turn_tokens
             cut = "turn_tokens" if len(completion.ids) == limit else "context_tokens"
             return Ending.of(EndingKind.TRUNCATED_TOKENS, f"a turn was cut by {cut}")
-        stepped = self._tape.take(Stepped) or await self._step(parsed.turn)
+        stepped = self._tape.take(Stepped) or await self._answer(parsed.turn)
         step, self._state = stepped.step, stepped.state
+        self.refusals.extend(stepped.refusals)
+        self.waited_seconds += stepped.waited
         self._states.append(stepped.state.digest)
         self.tool_calls += step.tool_calls
         self.tool_seconds += step.tool_seconds
         self.rewards.extend(step.rewards)
         return self._observe(completion.ids, step)
 
-    async def _step(self, turn: AssistantTurn) -> Stepped:
+    async def _answer(self, turn: AssistantTurn) -> Stepped:
+        """What ``turn`` comes to: refusals of the guard, or the environment's step."""
+        guard = self.world.guard
+        if guard is None or not turn.tool_calls:
+            return await self._step(turn, Review())
+        review = await guard.review(self.plan.task, self.recorder.turns - 1, turn)
+        self._started += review.waited
+        if not review.refusals:
+            return await self._step(turn, review)
+        state = replace(self._state, digest=self._states[-1])  # nothing was executed
+        at = self.seconds if self._tape.recording else 0.0
+        step = Step(answers(turn, review.refusals))
+        return self._tape.record(Stepped(step, state, at, review.refusals, review.waited))
+
+    async def _step(self, turn: AssistantTurn, review: Review) -> Stepped:
         """Let the environment answer ``turn``."""
         if self._environment is None:
             require_repeatable(turn, self.world.family, self._state)
@@ -174,7 +193,7 @@ class Attempt:
         if self._state.repeatable is False:  # a fork may not know what was done before it
             state = replace(state, repeatable=False)
         at = self.seconds if recording else 0.0
-        return self._tape.record(Stepped(step, state, at))
+        return self._tape.record(Stepped(step, state, at, waited=review.waited))
 
     async def _sample(self, request: Request) -> Completion | None:
         """The whole turn, from what is recorded and what is sampled now; ``None`` for a pause."""

@@ -11,7 +11,7 @@ import torch
 
 from hexad.contract.faults import UserError
 from hexad.contract.task import Split
-from hexad.environments.guard import opened, require_undoable
+from hexad.environments.guard import opened
 from hexad.environments.protocol import TaskFamily
 from hexad.environments.registry import Origin
 from hexad.feedback.judge import Feedback
@@ -23,7 +23,9 @@ from hexad.policy.engine import Engine
 from hexad.policy.load import load_policy
 from hexad.policy.policy import Policy
 from hexad.recipe.axes import Recipe
+from hexad.rollout.charged import prices_of, terms_of
 from hexad.rollout.disturb import disturbed, flaky
+from hexad.rollout.guarded import guard_of, require_safe
 from hexad.rollout.world import Patience, PolicyIdentity, World
 
 
@@ -75,7 +77,7 @@ def world_of(
     """The world of training episodes; ``held`` gets what must be released."""
     tasks = held.enter_context(opened(_origin(recipe).make()))
     if recipe.data.regime != "fixed":
-        require_undoable(tasks)
+        require_safe(recipe, tasks)
     if recipe.task.limits.context_tokens > policy.max_context:
         raise UserError(
             f"contexts of {recipe.task.limits.context_tokens} tokens do not fit "
@@ -101,6 +103,8 @@ def world_of(
         limits=recipe.task.limits,
         retries=recipe.data.retries,
         patience=Patience(recipe.task.limits.reset_seconds, recipe.task.limits.step_seconds),
+        guard=guard_of(recipe, tasks),
+        prices=prices_of(recipe),
     )
 
 
@@ -129,7 +133,8 @@ def judges(recipe: Recipe, held: ExitStack) -> dict[str, Feedback]:
 def _training(recipe: Recipe, tasks: TaskFamily, held: ExitStack) -> Feedback:
     spec = recipe.feedback
     judge = verifier(spec.verifier, tasks, _origin(recipe), spec.options)
-    feedback = Feedback(flaky(judge, recipe.task), _mapping(recipe), spec.timeout)
+    terms = terms_of(recipe, tasks)
+    feedback = Feedback(flaky(judge, recipe.task), _mapping(recipe), spec.timeout, terms)
     held.callback(feedback.close)
     return feedback
 

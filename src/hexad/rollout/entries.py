@@ -14,6 +14,7 @@ from hexad.contract.arrays import frozen
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.faults import FaultRecord
 from hexad.contract.messages import Message, Role, ToolCall
+from hexad.contract.refusal import Refusal, RefusalReason
 from hexad.contract.reward import Owner, OwnerKind, Reward
 from hexad.contract.segment import Span, SpanKind
 from hexad.contract.support import Support
@@ -110,11 +111,16 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """The environment's answer to a turn, and the state that it left."""
+    """The environment's answer to a turn, and the state that it left.
+
+    With ``refusals`` the environment never saw the turn. ``waited`` is seconds for an approval.
+    """
 
     step: Step
     state: State
     at: float = 0.0
+    refusals: tuple[Refusal, ...] = ()
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,18 +243,25 @@ def _write_stepped(entry: Stepped) -> dict[str, Any]:
         "tool_calls": step.tool_calls,
         "tool_seconds": step.tool_seconds,
         "state": _write_state(entry.state),
+        "refusals": [asdict(refusal) for refusal in entry.refusals],
+        "waited": entry.waited,
     }
 
 
 def _read_stepped(row: Mapping[str, Any], facts: dict[str, Any], at: float) -> Stepped:
     state = _read_state(facts.pop("state"), row)
+    refusals = tuple(
+        Refusal(**each | {"reason": RefusalReason(each["reason"])})
+        for each in facts.pop("refusals", ())
+    )
+    waited = facts.pop("waited", 0.0)
     ending = facts["ending"]
     replaced = {
         "messages": tuple(_read_message(each) for each in facts["messages"]),
         "ending": ending and Ending(**ending | {"kind": EndingKind(ending["kind"])}),
         "rewards": tuple(_read_reward(each) for each in facts["rewards"]),
     }
-    return Stepped(Step(**facts | replaced), state, at)
+    return Stepped(Step(**facts | replaced), state, at, refusals, waited)
 
 
 def _write_state(state: State) -> dict[str, Any]:

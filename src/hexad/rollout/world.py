@@ -10,8 +10,10 @@ from functools import cached_property
 from hexad.contract.digest import digest
 from hexad.contract.provenance import Provenance
 from hexad.contract.sampling import Sampling
+from hexad.environments.permission import Guard
 from hexad.environments.protocol import TaskFamily
 from hexad.feedback.judge import Feedback
+from hexad.feedback.prices import Prices
 from hexad.policy.chat import Chat
 from hexad.policy.engine import Engine
 from hexad.recipe.axes import LimitsSpec
@@ -43,7 +45,8 @@ class World:
     ``lineage`` maps a policy version to the digest of its weights' lineage. ``retries`` is the
     number of further attempts at an episode that faulted. ``trained`` says whether episodes may be
     trained on. Without ``feedback`` episodes have no
-    verdict. ``clock`` returns seconds and only grows.
+    verdict. ``guard`` reviews every turn before the environment sees it, and ``prices`` say what an
+    episode costs. ``clock`` returns seconds and only grows.
     """
 
     engine: Engine
@@ -59,6 +62,8 @@ class World:
     trained: bool = True
     patience: Patience = field(default_factory=Patience)
     clock: Callable[[], float] = time.monotonic
+    guard: Guard | None = None
+    prices: Prices | None = None
 
     def greedy(self) -> World:
         """The world of auxiliary rollouts: the likeliest token, always, and never trained on."""
@@ -74,13 +79,20 @@ class World:
         """Provenance of an expert's episode: nobody sampled."""
         return replace(self._sampled, sampler="none", engine="none", precision="none")
 
+    @property
+    def environment_digest(self) -> str:
+        """Digest of the family, and of what is kept from it."""
+        if self.guard is None:
+            return self.family.digest
+        return digest([self.family.digest, self.guard.digest])
+
     @cached_property
     def _sampled(self) -> Provenance:
         return Provenance(
             tokenizer=self.policy.tokenizer,
             template=self.policy.template,
             tools=digest([asdict(tool) for tool in self.family.tools]),
-            environment=self.family.digest,
+            environment=self.environment_digest,
             verifier="none" if self.feedback is None else self.feedback.digest,
             sampler=self.sampling.digest(),
             engine=self.engine.digest,

@@ -59,7 +59,12 @@ class EndStateVerifier:
         """The verdict. Raises ``VerifierFault`` where the episode does not come again."""
         turns = turns_of(episode, transcript)
         again, reached = replay(
-            self._family, task, episode.seed, turns, lambda end: self._look(task, end)
+            self._family,
+            task,
+            episode.seed,
+            turns,
+            lambda end: self._look(task, end),
+            episode.refusals,
         )
         for turn, (now, before) in enumerate(zip(again.states, episode.states, strict=False)):
             if now != before:
