@@ -19,14 +19,16 @@ from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
 from hexad.evidence import journal, losses, qualify, verifiers
-from hexad.evidence.evaluate import Place, Question
+from hexad.evidence.evaluate import Beside, Place, Question, nothing
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
+from hexad.evidence.imitation import Imitation
 from hexad.evidence.ledger import Ledger
 from hexad.evidence.ranking import Ranking, Rewards, rank
 from hexad.evidence.triggers import Watch
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic, SharedCritic
+from hexad.learner.held_out import token_loss
 from hexad.learner.learner import Learner, WriteLease
 from hexad.learner.preference import PreferenceLearner
 from hexad.learner.ranks import Ranks, Single, from_environment
@@ -42,6 +44,7 @@ from hexad.recipe.dump import write
 from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
 from hexad.rollout.build import Lineage, independent, judges, policy_of, world_of
+from hexad.rollout.dialogues import Chats
 from hexad.rollout.world import World
 from hexad.schedule.asynchronous import AsynchronousSource, Supply
 from hexad.schedule.backend import Backend
@@ -49,9 +52,11 @@ from hexad.schedule.flights import kept
 from hexad.schedule.made import pair_rule
 from hexad.schedule.pairs import PAIRS, PairSource, RoundSource, stored_pairs
 from hexad.schedule.processes import Processes
+from hexad.schedule.rows import held_out, row_source
 from hexad.schedule.source import Source
-from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource
+from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource, by_advantage
 from hexad.schedule.synchronous import SynchronousSource
+from hexad.schedule.visited import VisitedSource
 from hexad.schedule.wal import Wal
 
 Interrupted = Callable[[], bool]
@@ -157,7 +162,8 @@ def evaluate(
             asked = partial(rewarder.rewards, limit=recipe.system.micro_batch_tokens)
             _ranked(question, world, asked, recipe, place)
         else:
-            evaluate_world(question, world, folder=run_dir, rows=place.rows)
+            beside = _beside(recipe, policy, world)
+            evaluate_world(question, world, folder=run_dir, rows=place.rows, beside=beside)
     return journal.rows(run_dir / journal.EVALUATIONS)[-1]
 
 
@@ -216,7 +222,7 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
         supply = Supply(backend, learner.weights, needs, folder, around.interrupted)
         source = AsynchronousSource(world, recipe, supply, sink)
     elif first:
-        source = _source(recipe, world, run_dir, sink)
+        source = _source(recipe, world, Chats(policy.chat), (run_dir, sink))
     if source is not None:
         held.callback(source.close)
     place = Place(run_dir, recipe.system.engine_rows, sink)
@@ -394,21 +400,28 @@ def _learner(
 
 def _audits(recipe: Recipe, run_dir: Path) -> tuple[Path, ...]:
     """The log of what was made of episodes, where something is."""
-    makes = recipe.data.rounds is not None or recipe.data.pairs is not None
+    data = recipe.data
+    makes = any(each is not None for each in (data.rounds, data.pairs, data.preferences))
     return (run_dir / PAIRS,) if makes else ()
 
 
-def _source(recipe: Recipe, world: World, run_dir: Path, sink: Sink) -> Source:
+def _source(recipe: Recipe, world: World, chats: Chats, given: tuple[Path, Sink]) -> Source:
+    """The source of batches. ``given``: the run's folder, and who hears what it does."""
+    run_dir, sink = given
     if recipe.data.regime == "online":
         return SynchronousSource(world, recipe, sink)
-    if recipe.data.regime == "iterative":
-        return RoundSource(world, recipe, run_dir, sink)
+    if recipe.data.rounds is not None:
+        rounds = VisitedSource if recipe.data.rounds.keep == "expert" else RoundSource
+        return rounds(world, recipe, run_dir, sink)
+    if recipe.data.origin == "data_set":
+        return row_source(recipe, world, chats, run_dir, sink)
     if recipe.feedback.source == "preferences":
         return PairSource(stored_pairs(recipe), world, recipe, run_dir, sink)
     if recipe.data.origin == "expert":
         return StoredSource(ExpertShelf(world, recipe), world, recipe, sink)
-    folder = Path(recipe.data.origin)
-    return StoredSource(FolderShelf(folder, size=recipe.data.size), world, recipe, sink)
+    shelf = FolderShelf(Path(recipe.data.origin), size=recipe.data.size)
+    weighed = recipe.data.advantage is not None
+    return StoredSource(by_advantage(shelf, recipe) if weighed else shelf, world, recipe, sink)
 
 
 def _needs(
@@ -442,6 +455,7 @@ def _evaluator(
     learner: Learner | PreferenceLearner | RewardLearner, independent: World, place: Place
 ) -> Evaluator:
     """Success of the policy, or how a reward model ranks its attempts; that the model keeps."""
+    beside = _beside(learner.recipe, learner.policy, independent)
 
     def run(split: str, tasks: int, version: int) -> float | None:
         recipe = learner.recipe
@@ -450,7 +464,9 @@ def _evaluator(
             learner.model.measured = _ranked(question, independent, learner.rewards, recipe, place)
             return learner.model.measured.get("success")
         folder, rows, sink = place.folder, place.rows, place.sink
-        result = evaluate_world(question, independent, folder=folder, rows=rows, sink=sink)
+        result = evaluate_world(
+            question, independent, folder=folder, rows=rows, sink=sink, beside=beside
+        )
         return result.rate.success
 
     return run
@@ -461,6 +477,15 @@ def _ranked(
 ) -> dict[str, Any]:
     """The row of an evaluation of a reward model."""
     return rank(question, world, Ranking(rewards, pair_rule(recipe), recipe.data.group_size), place)
+
+
+def _beside(recipe: Recipe, policy: Policy, world: World) -> Beside:
+    """What an evaluation says beside success: of imitation, how it errs."""
+    if recipe.update.surrogate != "nll":
+        return nothing
+    loss = partial(token_loss, policy, limit=recipe.system.micro_batch_tokens)
+    rows = held_out(recipe, world, Chats(policy.chat))
+    return Imitation(world, loss, policy.max_context, rows)
 
 
 def _both(first: Sink, second: Sink) -> Sink:

@@ -13,7 +13,8 @@ LACKING = {"compactionrl"}
 ROUND = ("budget.episodes=null", "budget.train_tokens=64")
 EXTRA = {
     "dr_grpo": ("action.length=64",),
-    **dict.fromkeys(("rejection", "dpo", "ipo", "simpo", "kto", "reward_model"), ROUND),
+    **dict.fromkeys(("rejection", "dagger", "dpo", "ipo", "simpo", "kto", "reward_model"), ROUND),
+    "awr": ("data.origin=runs/x/episodes",),
 }
 
 

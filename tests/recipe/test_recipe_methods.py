@@ -10,7 +10,8 @@ from hexad.recipe.legal import ESTIMATORS, PREFERENCES
 from hexad.recipe.methods import METHODS
 from hexad.recipe.presets import fill, lookup
 
-STORED = {"sft", "rejection", "reward_model", *(PREFERENCES.keys() - {"bradley_terry"})}
+IMITATION = {"sft", "dagger", "awr", "rejection"}
+STORED = {*IMITATION, "reward_model", *(PREFERENCES.keys() - {"bradley_terry"})}
 """Methods that read stored tokens, whoever sampled them."""
 
 

@@ -7,18 +7,19 @@ from hexad.recipe.load import load
 from hexad.recipe.methods import METHODS
 from hexad.recipe.validate import validate
 
-STORED = ("rejection", "reward_model", *PREFERENCES)
+STORED = ("dagger", "rejection", "reward_model", *PREFERENCES)
 HEADS = {
     "grpo": "method: grpo\nbudget: {episodes: 64}\n",
     "rloo": "method: rloo\nbudget: {episodes: 64}\n",
     "dr_grpo": "method: dr_grpo\naction: {length: 64}\nbudget: {episodes: 64}\n",
     "reinforce": "method: reinforce\nbudget: {episodes: 64}\n",
     "sft": "method: sft\nbudget: {episodes: 64}\n",
+    "awr": "method: awr\ndata: {origin: runs/x/episodes}\nbudget: {episodes: 64}\n",
     **{
         name: f"method: {name}\nbudget: {{{counted}: 64}}\n"
         for name in METHODS
         for counted in ("train_tokens" if name in STORED else "episodes",)
-        if name not in ("grpo", "rloo", "dr_grpo", "reinforce", "sft")
+        if name not in ("grpo", "rloo", "dr_grpo", "reinforce", "sft", "awr")
     },
 }
 TRACKED = ["credit.tracker={low: 0.5, high: 0.96, half_life: 0.06}"]
@@ -55,6 +56,14 @@ CASES = [
     ("grpo", ["budget={seconds: 60}"], "update.optimizer.schedule"),
     ("sft", ["budget.rollout_tokens=60"], "budget.rollout_tokens"),
     ("sft", ["data.regime=online"], "data.regime"),
+    ("awr", ["data.origin=expert"], "data.advantage"),
+    ("awr", ["data.advantage=null"], "data.regime"),
+    ("awr", ["feedback.source=demonstrations"], "data.advantage"),
+    ("grpo", ["data.advantage={beta: 0.5, cap: 2.0, baseline: data}"], "data.advantage"),
+    ("dagger", ["feedback.source=verifier"], "feedback.source"),
+    ("dagger", ["data.rounds.keep=correct"], "data.regime"),
+    ("dagger", ["data.group_size=2"], "data.group_size"),
+    ("grpo", ["data.held_out={path: x, format: jsonl}"], "data.held_out"),
     ("grpo", ["data.regime=fixed"], "data.regime"),
     ("sft", ["data.origin=policy"], "data.origin"),
     ("grpo", ["data.origin=expert"], "data.origin"),

@@ -14,6 +14,7 @@ from hexad.contract.events import (
     Event,
     ItemsMade,
     Published,
+    RowsRead,
     Stalled,
     TriggerFired,
     WorkerReplaced,
@@ -62,7 +63,7 @@ class Watcher:
         """Show ``event``; most are silent."""
         if isinstance(event, Published):
             self._batch(event.version)
-        elif isinstance(event, ItemsMade):
+        elif isinstance(event, ItemsMade | RowsRead):
             self.note(event.text)
         elif isinstance(event, Evaluated):
             self.console.print(_evaluated(event), highlight=False)

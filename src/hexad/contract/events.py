@@ -230,6 +230,28 @@ class ItemsMade(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RowsRead(Event):
+    """The data set ``name`` was read: ``rows`` in all, of which some were dropped.
+
+    ``digest`` names its content, ``dropped`` counts bad rows by code, ``examples`` shows a few.
+    """
+
+    name: str
+    digest: str
+    rows: int
+    dropped: Mapping[str, int]
+    examples: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """A line for a person, and one for each example."""
+        lost = sum(self.dropped.values())
+        reasons = ", ".join(f"{count} {code}" for code, count in self.dropped.items())
+        line = f"{self.name}: {self.rows - lost} of {self.rows} rows are used"
+        return "\n    ".join([line + (f"; dropped: {reasons}" if lost else ""), *self.examples])
+
+
+@dataclass(frozen=True, slots=True)
 class WorkLost(Event):
     """Work done after the last checkpoint that a kill threw away and a resume does again."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import random
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
@@ -12,9 +14,10 @@ from pydantic import Field, field_validator, model_validator
 from hexad.contract.digest import code_digest
 from hexad.contract.ending import EndingKind
 from hexad.contract.faults import UserError
-from hexad.contract.messages import AssistantTurn, ToolCall, ToolSchema
+from hexad.contract.messages import AssistantTurn, Message, ToolCall, ToolSchema
 from hexad.contract.task import Split, Task
 from hexad.environments import conversation, expression, schema, stream, toolbox, tools
+from hexad.environments.advice import is_right
 from hexad.environments.conversation import ToolConversation
 from hexad.environments.expression import BOUND, Expression, Grammar, Operation
 from hexad.environments.options import Options, read_splits
@@ -26,6 +29,7 @@ from hexad.environments.tools import Effect, Tool, ToolError
 
 LONGEST = 12
 """Most operations that an expression may have."""
+_COMMUTES = "+*"
 
 
 def operate(a: int, op: str, b: int, operators: str) -> int:
@@ -56,6 +60,9 @@ class ArithmeticOptions(Options):
     """Operators, all equally likely: a list, or a text such as "+-"."""
     seed: int = 0
     """Order of the training tasks. The other splits never depend on a seed."""
+    mistakes: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of the demonstrations in which the expert makes one wrong call, of loss weight 0, and
+    then goes on rightly. Which ones depends on the task alone."""
 
     @field_validator("operators", mode="before")
     @classmethod
@@ -154,14 +161,50 @@ class ArithmeticFamily:
         return ToolConversation(self._toolbox, "expression")
 
     def demonstration(self, task: Task) -> Demonstration:
-        """One call an operation, in the order of evaluation, then the bare number."""
-        operations = Expression.parse(task.data["expression"]).solve(precedence=self.precedence)
-        calls = [
-            ToolCall(self.tool.name, {"a": done.a, "op": done.op, "b": done.b})
-            for done in operations
-        ]
-        turns = [AssistantTurn("", (call,)) for call in calls]
-        return Demonstration(task, (*turns, AssistantTurn(str(operations[-1].result))))
+        """One call an operation, in the order of evaluation, then the bare number.
+
+        With the option ``mistakes`` one call may come before, on a number that is 1 too large: its
+        result is wrong, and the next turn makes the right call.
+        """
+        operations = self._solved(task)
+        turns = [self._call(done) for done in operations]
+        turns.append(AssistantTurn(str(operations[-1].result)))
+        weights = [1.0] * len(turns)
+        draw = random.Random(f"mistake {task.task_id}")
+        if draw.random() < self._options[task.split].mistakes:
+            at = draw.randrange(len(operations))
+            turns.insert(at, self._call(replace(operations[at], a=operations[at].a + 1)))
+            weights.insert(at, 0.0)
+        return Demonstration(task, tuple(turns), tuple(weights))
+
+    def advice(self, task: Task, transcript: Sequence[Message]) -> tuple[AssistantTurn, ...]:
+        """The next call, either way round where the operator allows it; then the value.
+
+        The next operation is the first that was not called in its order: what a wrong call said
+        changes nothing. Who knows the value may say it at any time.
+        """
+        operations = self._solved(task)
+        called = (call for message in transcript for call in message.tool_calls)
+        place = 0
+        for call in called:
+            turn = AssistantTurn("", (call,))
+            if place < len(operations) and is_right(turn, self._calls(operations[place])):
+                place += 1
+        answer = AssistantTurn(str(operations[-1].result))
+        return (*self._calls(operations[place]), answer) if place < len(operations) else (answer,)
+
+    def _solved(self, task: Task) -> tuple[Operation, ...]:
+        return Expression.parse(task.data["expression"]).solve(precedence=self.precedence)
+
+    def _calls(self, done: Operation) -> tuple[AssistantTurn, ...]:
+        """The calls that do an operation, the usual one first."""
+        swapped = Operation(done.b, done.op, done.a)
+        alike = done.op in _COMMUTES and done.a != done.b
+        return (self._call(done), *((self._call(swapped),) if alike else ()))
+
+    def _call(self, done: Operation) -> AssistantTurn:
+        call = ToolCall(self.tool.name, {"a": done.a, "op": done.op, "b": done.b})
+        return AssistantTurn("", (call,))
 
     def close(self) -> None:
         """Release the threads of the tools."""

@@ -89,10 +89,15 @@ class Repeatable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An expert's episode on the message level; ``turns[i]`` is answered by ``observations[i]``."""
+    """An expert's episode on the message level; the environment answers each of ``turns``.
+
+    ``weights`` are the turns' shares in the loss, 1 each where there are none: a mistake that is
+    shown for the sake of its recovery has weight 0.
+    """
 
     task: Task
     turns: tuple[AssistantTurn, ...]
+    weights: tuple[float, ...] = ()
 
 
 @runtime_checkable

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from hexad.contract.digest import canonical_json, code_digest, digest
-from hexad.contract.messages import AssistantTurn, ToolSchema
+from hexad.contract.messages import AssistantTurn, Message, ToolSchema
 from hexad.contract.task import Split, Task
+from hexad.environments.advice import Advising
 from hexad.environments.protocol import (
     Declaring,
     Demonstration,
@@ -119,7 +120,7 @@ def disturb(family: TaskFamily, disturbances: Sequence[Disturbance]) -> TaskFami
     """``family`` disturbed, with exactly the optional abilities that it has itself."""
     if not disturbances:
         return family
-    wanted = ((Declaring, _Declares), (Finite, _Counts))
+    wanted = ((Declaring, _Declares), (Finite, _Counts), (Advising, _Advises))
     return _shape(DisturbedFamily, family, wanted)(family, disturbances)  # type: ignore[no-any-return]
 
 
@@ -187,6 +188,12 @@ class _Counts(DisturbedFamily):
     def task_count(self, split: Split) -> int | None:
         """The number of tasks of ``inner``."""
         return self.inner.task_count(split)  # type: ignore[attr-defined, no-any-return]
+
+
+class _Advises(DisturbedFamily):
+    def advice(self, task: Task, transcript: Sequence[Message]) -> tuple[AssistantTurn, ...]:
+        """The advice of ``inner``."""
+        return self.inner.advice(task, transcript)  # type: ignore[attr-defined, no-any-return]
 
 
 class _Repeats(DisturbedEnvironment):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,17 +55,32 @@ class Played:
     started: float
 
 
+Beside = Callable[[Split, Sequence[Task], Sequence[Episode]], Mapping[str, Any]]
+"""``(split, tasks, their episodes) -> more entries of the row``."""
+
+
+def nothing(split: Split, tasks: Sequence[Task], episodes: Sequence[Episode]) -> Mapping[str, Any]:
+    """A ``Beside`` that adds no entry."""
+    return {}
+
+
 def evaluate(
-    question: Question, world: World, *, folder: Path, rows: int = 256, sink: Sink = ignore
+    question: Question,
+    world: World,
+    *,
+    folder: Path,
+    rows: int = 256,
+    sink: Sink = ignore,
+    beside: Beside = nothing,
 ) -> Evaluation:
     """Try the tasks once each and add a row to ``evaluation.jsonl`` in ``folder``.
 
     ``world.feedback`` must hold a verifier object of its own, never the one that training uses. A
     use of ``hidden`` is written to ``hidden.jsonl`` before it begins; that log is never rewound.
-    At most ``rows`` episodes are live at once. ``sink`` receives the episodes (purpose
-    ``evaluation``), then the seconds and the result. ``family.stratum`` may name the key of a
-    task's data by which success is broken down. Raises ``UserError`` when the split holds fewer
-    tasks, ``ValueError`` without feedback.
+    At most ``rows`` episodes are live at once. ``beside`` may add entries to the row. ``sink``
+    receives the episodes (purpose ``evaluation``), then the seconds and the result.
+    ``family.stratum`` may name the key of a task's data by which success is broken down. Raises
+    ``UserError`` when the split holds fewer tasks, ``ValueError`` without feedback.
     """
     place = Place(folder, rows, sink)
     played = attempts(question, world, 1, place)
@@ -73,7 +88,8 @@ def evaluate(
     strata = {t.task_id: f"{key} {t.data[key]}" for t in played.tasks if key in t.data}
     split, version = str(question.split), question.version
     result = tabulate(split, version, played.episodes, strata, world.prices)
-    booked(question, world, (result.row(), result.rate), played, place)
+    row = {**result.row(), **beside(question.split, played.tasks, played.episodes)}
+    booked(question, world, (row, result.rate), played, place)
     return result
 
 

@@ -19,6 +19,7 @@ from hexad.contract.events import (
     Event,
     GroupJudged,
     ItemsMade,
+    RowsRead,
     TasksDrawn,
     Timed,
     WorkersSeen,
@@ -60,8 +61,10 @@ class Ledger:
         self.killed = {"episodes": 0, "sampled_tokens": 0}
         self.critic, self.drops, self.conduct = CriticBooks(), Drops(), Conduct()
         self.stale = staleness.Staleness()
+        self.rows: dict[str, Any] = {}
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             TasksDrawn: self._drawn,
+            RowsRead: self._read,
             EpisodeDone: self._done,
             EpisodeLost: self._gone,
             EpisodeLeft: self._left,
@@ -155,6 +158,7 @@ class Ledger:
             "auxiliary": self.auxiliary,
             "killed": self.killed,
             **({"staleness": stale} if (stale := self.stale.row()) else {}),
+            **({"rows": self.rows} if self.rows else {}),
             **({"drops": drops} if (drops := self.drops.state()) else {}),
             **({"conduct": conduct} if (conduct := self.conduct.row()) else {}),
             "time": {**self.seconds, "train": self.train_seconds},
@@ -177,6 +181,7 @@ class Ledger:
             "drops": self.drops.state(),
             "conduct": self.conduct.state(),
             "staleness": self.stale.state(),
+            "rows": dict(self.rows),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -192,12 +197,16 @@ class Ledger:
         self.drops = Drops.restored(state["drops"])
         self.conduct = Conduct.restored(state["conduct"])
         self.stale = staleness.Staleness.restored(state["staleness"])
+        self.rows = dict(state["rows"])
 
     # -- events ------------------------------------------------------------------------------
 
     def _drawn(self, event: TasksDrawn) -> None:
         self.funnel.tasks += event.tasks
         self.funnel.started += event.episodes
+
+    def _read(self, event: RowsRead) -> None:
+        self.rows = {"data": event.name, "read": event.rows, "dropped": dict(event.dropped)}
 
     def _done(self, event: EpisodeDone) -> None:
         episode, costs = event.episode, event.episode.costs

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hexad.evidence import audit, conduct, profiles, qualify, verifiers
+from hexad.evidence import audit, conduct, imitation_report, profiles, qualify, verifiers
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
@@ -61,6 +61,8 @@ def _stage(part: Part) -> dict[str, Any]:
         stage["unprofiled"] = True
     if held := _constraints(part):
         stage["constraints"] = held
+    if ends := imitation_report.ends(part.on("selection") or part.on("hidden")):
+        stage["imitation"] = ends
     if signs := fired(part.recipe, part.metrics):
         stage["signs"] = signs
     if part.gate is not None:
@@ -75,7 +77,7 @@ def _stage(part: Part) -> dict[str, Any]:
         judged = sum(_groups(books, kind) for kind in ("all_correct", "all_wrong", "mixed"))
         if judged:
             stage["mixed_groups"] = _groups(books, "mixed") / judged
-        further = ("critic", "staleness", "drops", "conduct")
+        further = ("critic", "staleness", "drops", "rows", "conduct")
         stage |= {key: books[key] for key in further if key in books}
         if (found := utilisation(part.metrics)) is not None:
             stage["utilisation"] = found
@@ -220,6 +222,7 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
         *(funnel[name]["count"] for name in ("rewarded", "valid", "accepted"))
     )
     lines["action tokens > updates"] = _chain(funnel["tokens"]["action"], funnel["updates"])
+    lines |= imitation_report.lines(stage.get("imitation", ())) | _rows(stage)
     lines["dropped tokens"] = f"{sum(books['dropped'].values()):,}"
     lines |= together(stage.get("utilisation"))
     lines |= conduct.lines(stage.get("conduct", {}))
@@ -241,6 +244,14 @@ def _held(constraints: dict[str, Row]) -> dict[str, str]:
         f"multiplier {row['multiplier']:.3g}"
         for name, row in constraints.items()
     }
+
+
+def _rows(stage: dict[str, Any]) -> dict[str, str]:
+    """How many rows of a data set are used."""
+    if "rows" not in stage:
+        return {}
+    read, dropped = stage["rows"]["read"], stage["rows"]["dropped"]
+    return {"rows read > used": _chain(read, read - sum(dropped.values()))}
 
 
 def rate(row: Row) -> str:

@@ -8,8 +8,6 @@ final stop id is not part of the text. Ids are never changed.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hexad.contract.messages import AssistantTurn, ToolCall
 from hexad.contract.segment import Span, SpanKind
+from hexad.contract.strict_json import strict_json
 from hexad.policy.syntax import ToolSyntax
 
 
@@ -156,7 +155,7 @@ class Parser:
         if not region.closed:
             return [_broken(f"{self.syntax.closing} is missing", region.text)]
         try:
-            value = _strict_json(region.text.strip())
+            value = strict_json(region.text.strip())
         except RecursionError:
             return [_broken("the JSON is nested too deeply", region.text)]
         except ValueError as error:
@@ -183,28 +182,3 @@ def _call(value: Any, key: str, raw: str) -> ToolCall:
 
 def _broken(error: str, raw: str) -> ToolCall:
     return ToolCall("", {}, error, raw)
-
-
-def _strict_json(text: str) -> Any:
-    """JSON without duplicate keys, NaN, infinity or unpaired surrogates. Raises ``ValueError``."""
-    value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
-    json.dumps(value, ensure_ascii=False).encode()  # an unpaired surrogate cannot be encoded
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key appears twice")
-    return result
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not a finite number")
-    return value

@@ -12,6 +12,7 @@ from pydantic import Field
 from hexad.contract.sampling import Sampling
 from hexad.recipe.axis import Axis, Fraction, NonNegative, Positive
 from hexad.recipe.credit_axis import CreditSpec
+from hexad.recipe.data_set_axis import DataSetSpec
 from hexad.recipe.preference_axis import PairsSpec, RoundsSpec
 from hexad.recipe.process_axis import (
     ConstraintSpec,
@@ -180,6 +181,17 @@ class DynamicSpec(Axis):
     mixed group the run stops in any case."""
 
 
+class AdvantageSpec(Axis):
+    """Imitation weighted by advantage: an episode weighs exp((score - baseline) / beta)."""
+
+    beta: float = Field(gt=0)
+    """Temperature in units of the score: the smaller, the more the best episodes count."""
+    cap: float = Field(gt=0)
+    """No episode weighs more."""
+    baseline: Literal["group", "data"]
+    """``group``: mean score of the scored attempts at the task. ``data``: of all scored ones."""
+
+
 class DataSpec(Axis):
     """Axis 2: who produced the data, and how often it is refreshed."""
 
@@ -187,13 +199,27 @@ class DataSpec(Axis):
     """``fixed``: stored or expert episodes. ``iterative``: sampled by the policy, in rounds, and
     reused. ``online``: sampled by the current policy."""
     origin: str = "policy"
-    """``policy``, ``expert`` (the environment's own demonstrations) or a folder of episodes."""
+    """``policy``, ``expert`` (the environment's own demonstrations), ``data_set`` (the rows of
+    ``demonstrations`` or ``preferences``) or a folder of episodes."""
+    demonstrations: DataSetSpec | None = None
+    """Origin ``data_set``: conversations to imitate."""
+    preferences: DataSetSpec | None = None
+    """Origin ``data_set``: pairs of answers, or for KTO labelled answers."""
+    held_out: DataSetSpec | None = None
+    """Imitation: conversations whose token loss every evaluation shows; ``null`` takes the expert's
+    on the evaluated tasks, where there is one."""
+    bad_rows: Literal["stop", "skip"] = "stop"
+    """A row of a data set that cannot be used stops the run before it begins, or is skipped, and
+    listed in ``bad_rows.jsonl``."""
     groups: Positive = 32
     """Tasks in one batch."""
     group_size: Positive = 8
     """Attempts at each task."""
     size: Positive | None = None
-    """Fixed data: number of demonstrations; ``null`` uses each once (expert) or all (folder)."""
+    """Fixed data: number of demonstrations; ``null`` uses each once (expert) or all (folder,
+    data set)."""
+    advantage: AdvantageSpec | None = None
+    """Stored episodes: weigh each by its logged score; ``null`` imitates all alike."""
     rounds: RoundsSpec | None = None
     """Regime ``iterative``: what a round samples, and what is kept of it."""
     pairs: PairsSpec | None = None

@@ -56,5 +56,6 @@ class RoundsSpec(Axis):
     reference: Literal["initial", "round_start"] | None = None
     """Several rounds: the frozen policy that the loss compares with is the one that the run starts
     with, or at every round the one that sampled it."""
-    keep: Literal["correct", "best"] | None = None
-    """Imitation of one's own samples: all correct ones, or the best one of every task."""
+    keep: Literal["correct", "best", "expert"] | None = None
+    """Imitation. One's own samples: all correct ones, or the best one of every task. ``expert``:
+    the expert's turn in every state that they visited, those of earlier rounds, too (DAgger)."""

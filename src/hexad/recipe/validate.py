@@ -10,7 +10,19 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.methods import method
 from hexad.recipe.presets import lookup
 from hexad.recipe.problem import Problem
-from hexad.recipe.rules import credit, data, preference, process, roles, run, task, timing, update
+from hexad.recipe.rules import (
+    credit,
+    data,
+    data_sets,
+    imitation,
+    preference,
+    process,
+    roles,
+    run,
+    task,
+    timing,
+    update,
+)
 
 __all__ = ["RULES", "Problem", "problems", "refusal", "validate"]
 
@@ -68,6 +80,9 @@ def _inert(recipe: Recipe) -> Iterator[Problem]:
 RULES: tuple[Callable[[Recipe], Iterator[Problem]], ...] = (
     data.feedback,
     data.data,
+    data_sets.data_sets,
+    imitation.advantage,
+    imitation.labels,
     preference.loss,
     preference.rounds,
     preference.pairs,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
-
-from hexad.contract.arrays import frozen
 from hexad.contract.episode import Actor, Episode
 from hexad.contract.faults import UserError
 from hexad.contract.messages import AssistantTurn
-from hexad.contract.segment import NO_VERSION
 from hexad.environments.protocol import Demonstration
-from hexad.policy.engine import Completion, Request, Stop
+from hexad.policy.engine import Completion, Request
 from hexad.rollout.agent import assess, play
 from hexad.rollout.attempt import Seat
 from hexad.rollout.collect import run_async
 from hexad.rollout.host import Hosts
+from hexad.rollout.imitate import spoken, weighed
 from hexad.rollout.plan import EpisodePlan
 from hexad.rollout.world import World
 
@@ -25,9 +23,9 @@ from hexad.rollout.world import World
 def record(plans: Sequence[EpisodePlan], world: World) -> list[Episode]:
     """The expert's episodes of ``plans``, in order; observations come from the real environment.
 
-    Every token of an expert's turn is an action of weight 1 without log-prob and version. Raises
-    ``UserError`` where there is no expert, or where its turns do not fit the limits or do not end
-    the episode.
+    Every token of an expert's turn is an action without log-prob and version, of weight 1 or what
+    the demonstration says. Raises ``UserError`` where there is no expert, or where its turns do not
+    fit the limits or do not end the episode.
     """
     episodes: list[Episode] = []
     run_async(_record(plans, world, episodes))
@@ -45,7 +43,15 @@ async def _record(plans: Sequence[EpisodePlan], world: World, episodes: list[Epi
 
 
 async def _one(index: int, plan: EpisodePlan, world: World, hosts: Hosts) -> Episode:
-    expert = _Expert(world.family.demonstration(plan.task), world)
+    shown = world.family.demonstration(plan.task)
+    if shown.weights and len(shown.weights) != len(shown.turns):
+        raise UserError(
+            f"the demonstration of task {plan.task.task_id} has {len(shown.turns)} turns and "
+            f"{len(shown.weights)} weights",
+            where="TaskFamily.demonstration",
+            fix="give each turn a weight, or none",
+        )
+    expert = _Expert(shown, world)
     episode = await play(plan, world, Seat(expert.act, hosts, index, Actor.EXPERT))
     if episode.ending.truncated:
         raise UserError(
@@ -53,6 +59,9 @@ async def _one(index: int, plan: EpisodePlan, world: World, hosts: Hosts) -> Epi
             where="task.limits",
             fix="raise the limit",
         )
+    if shown.weights:
+        segments = tuple(weighed(segment, shown.weights) for segment in episode.segments)
+        episode = replace(episode, segments=segments)
     return await assess(plan, world, episode)
 
 
@@ -67,17 +76,15 @@ class _Expert:
         """The expert's next turn as a completion that nobody sampled."""
         if request.key.attempt != self._attempt:
             self._attempt, self._turn = request.key.attempt, 0
-        ids = self._chat.encode(self._next())
-        if len(ids) > request.max_tokens:
+        completion = spoken(self._chat, self._next())
+        if (size := len(completion.ids)) > request.max_tokens:
             raise UserError(
-                f"turn {self._turn - 1} of the expert has {len(ids)} tokens, "
+                f"turn {self._turn - 1} of the expert has {size} tokens, "
                 f"{request.max_tokens} are left",
                 where="task.limits",
                 fix="raise turn_tokens or context_tokens",
             )
-        logprobs = frozen(np.full(len(ids), np.nan), np.float32)
-        versions = frozen(np.full(len(ids), NO_VERSION), np.int32)
-        return Completion(ids, logprobs, versions, Stop.TOKEN)
+        return completion
 
     def _next(self) -> AssistantTurn:
         turns = self._demonstration.turns

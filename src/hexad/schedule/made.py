@@ -58,12 +58,17 @@ def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:
         )
     used = {episode.episode_id for item in items for episode in item}
     unused = tuple(episode for episode in episodes if episode.episode_id not in used)
+    states = states_of(items, episodes)
+    if states["visited"]:
+        text += f"; {states['outside']} of {states['visited']} visited states are in none"
+    return Made(tuple(items), unused, {**row, "states": states}, text)
+
+
+def states_of(items: Sequence[tuple[Episode, ...]], episodes: Sequence[Episode]) -> dict[str, int]:
+    """How many states ``episodes`` have ``visited``, and how many no item holds (``outside``)."""
     inside = {state for item in items for episode in item for state in episode.states}
     visited = {state for episode in episodes for state in episode.states}
-    states = {"visited": len(visited), "outside": len(visited - inside)}
-    if visited:
-        text += f"; {states['outside']} of {len(visited)} visited states are in none"
-    return Made(tuple(items), unused, {**row, "states": states}, text)
+    return {"visited": len(visited), "outside": len(visited - inside)}
 
 
 def pair_rule(recipe: Recipe) -> pairs.Rule:

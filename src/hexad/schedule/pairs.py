@@ -46,6 +46,8 @@ class RoundSource:
         self._begun: int | None = None
         """The version that sampled this round; ``None`` before it has."""
         self._items: tuple[tuple[Episode, ...], ...] = ()
+        self._trained = 0
+        """So many of the items were trained on in earlier rounds."""
 
     def next(self, version: int) -> Harvest:
         """The next batch; the first of a round samples. Raises ``FaultRateExceeded`` beyond the
@@ -66,12 +68,13 @@ class RoundSource:
         if self._spec.passes is not None and self._position == self._spec.passes * size:
             self._round, self._position, self._begun = self._round + 1, 0, None
         episodes = tuple(episode for index in chosen for episode in self._items[index])
+        known = [index for index in chosen if again or index < self._trained]
         return Harvest(
             episodes,
             exhausted=self._begun is None and self._over(),
             dropped=tuple((episode, UNUSED) for episode in unused if not episode.faulted),
             sampled=sampled,
-            reused=frozenset(e.episode_id for e in episodes) if again else frozenset(),
+            reused=frozenset(e.episode_id for index in known for e in self._items[index]),
             begins=begins,
         )
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from hexad.contract.episode import Episode
 from hexad.contract.events import EpisodeDone, Sink, TasksDrawn, ignore
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
+from hexad.feedback import advantage
 from hexad.policy.engine import Weights
 from hexad.recipe.axes import Recipe
 from hexad.rollout.demonstrate import record
@@ -77,10 +82,26 @@ class ExpertShelf:
         return episodes
 
 
-class FolderShelf:
-    """The first ``size`` episodes of a store, or all. Raises ``UserError`` if it holds fewer."""
+class ListShelf:
+    """Episodes in their order; passes follow each other until a budget ends the run."""
 
     repeats = True
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self._episodes = episodes
+
+    @property
+    def size(self) -> int:
+        """Number of episodes."""
+        return len(self._episodes)
+
+    def take(self, indices: Sequence[int]) -> list[Episode]:
+        """The episodes of ``indices``."""
+        return [self._episodes[index] for index in indices]
+
+
+class FolderShelf(ListShelf):
+    """The first ``size`` episodes of a store, or all. Raises ``UserError`` if it holds fewer."""
 
     def __init__(self, folder: Path, *, size: int | None) -> None:
         episodes = Store(folder).read() if folder.is_dir() else []
@@ -91,7 +112,7 @@ class FolderShelf:
                 where=where,
                 fix="name the episodes folder of a run, or lower data.size",
             )
-        self._episodes = episodes[:size]
+        super().__init__(episodes[:size])
         foreign = [e.episode_id for e in self._episodes if e.split is not Split.TRAIN]
         if foreign:
             raise UserError(
@@ -101,14 +122,31 @@ class FolderShelf:
                 fix="use episodes of train tasks",
             )
 
-    @property
-    def size(self) -> int:
-        """Number of episodes."""
-        return len(self._episodes)
 
-    def take(self, indices: Sequence[int]) -> list[Episode]:
-        """The episodes of ``indices``."""
-        return [self._episodes[index] for index in indices]
+def by_advantage(shelf: FolderShelf, recipe: Recipe) -> ListShelf:
+    """The episodes of ``shelf``, each weighed by its logged score as ``data.advantage`` says.
+
+    What has no score keeps its weights: admission refuses it.
+    """
+    spec = recipe.data.advantage
+    assert spec is not None
+    episodes = shelf.take(range(shelf.size))
+    scores = [episode.score(recipe.feedback.weights) for episode in episodes]
+    groups = [episode.group_id for episode in episodes]
+    numbers = spec.model_dump()
+    found = advantage.weights(scores, groups, **numbers)
+    pairs = zip(episodes, found, strict=True)
+    return ListShelf([_times(each, factor) for each, factor in pairs])
+
+
+def _times(episode: Episode, factor: float) -> Episode:
+    """``episode`` with its loss weights times ``factor``; as it is where that is NaN."""
+    if math.isnan(factor):
+        return episode
+    segments = tuple(
+        replace(each, weight=each.weight * np.float32(factor)) for each in episode.segments
+    )
+    return replace(episode, segments=segments)
 
 
 class StoredSource:

@@ -7,8 +7,10 @@ import difflib
 from hexad.contract.faults import UserError
 from hexad.contract.lookup import load_object
 from hexad.recipe.methods.areal import AREAL
+from hexad.recipe.methods.awr import AWR
 from hexad.recipe.methods.cispo import CISPO
 from hexad.recipe.methods.compactionrl import COMPACTIONRL
+from hexad.recipe.methods.dagger import DAGGER
 from hexad.recipe.methods.dapo import DAPO
 from hexad.recipe.methods.dpo import DPO
 from hexad.recipe.methods.dr_grpo import DR_GRPO
@@ -32,6 +34,8 @@ from hexad.recipe.methods.vapo import VAPO
 
 _RECORDS = (
     SFT,
+    DAGGER,
+    AWR,
     REJECTION,
     DPO,
     IPO,

@@ -17,7 +17,8 @@ def feedback(recipe: Recipe) -> Iterator[Problem]:
     imitates = recipe.update.surrogate == "nll"
     source = recipe.feedback.source
     kept = recipe.data.rounds is not None and recipe.data.rounds.keep is not None
-    if imitates and source != "demonstrations" and not kept:
+    weighed = recipe.data.advantage is not None
+    if imitates and source != "demonstrations" and not (kept or weighed):
         reason = "surrogate nll imitates, and a verifier gives no actions to imitate"
         yield Problem("update.surrogate", reason, "use plain or clip, or method: sft")
     if source == "demonstrations" and not imitates:
@@ -38,11 +39,13 @@ def feedback(recipe: Recipe) -> Iterator[Problem]:
 def data(recipe: Recipe) -> Iterator[Problem]:
     """Who produced the data fits where feedback comes from."""
     data, demonstrated = recipe.data, recipe.feedback.source == "demonstrations"
-    if demonstrated and data.regime != "fixed":
+    labelled = data.rounds is not None and data.rounds.keep == "expert"
+    if demonstrated and data.regime != "fixed" and not labelled:
         reason = "demonstrations are stored episodes, not sampled by the current policy"
         yield Problem("data.regime", reason, "use data.regime: fixed")
     preferred = recipe.feedback.source == "preferences"
-    if not demonstrated and not preferred and data.regime == "fixed":
+    weighed = data.advantage is not None
+    if not (demonstrated or preferred or weighed) and data.regime == "fixed":
         reason = "the estimators here need episodes of the current policy"
         yield Problem("data.regime", reason, "use data.regime: online, or method: sft")
     if data.regime != "fixed" and data.origin != "policy":
@@ -50,7 +53,9 @@ def data(recipe: Recipe) -> Iterator[Problem]:
         yield Problem("data.origin", reason, "use data.origin: policy")
     if data.regime == "fixed" and data.origin == "policy":
         reason = "fixed data is not sampled while training"
-        yield Problem("data.origin", reason, "use data.origin: expert, or a folder of episodes")
+        yield Problem(
+            "data.origin", reason, "use data.origin: expert, data_set, or a folder of episodes"
+        )
     if demonstrated and data.group_size != 1:
         reason = f"a demonstration has no group, so {data.group_size} attempts mean nothing"
         yield Problem("data.group_size", reason, "use data.group_size: 1")

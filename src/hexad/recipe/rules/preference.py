@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hexad.recipe.axes import Recipe
+from hexad.recipe.axes import DataSpec, Recipe
 from hexad.recipe.legal import PREFERENCE_KEYS, PREFERENCES
-from hexad.recipe.preference_axis import PreferenceSpec, RoundsSpec
+from hexad.recipe.preference_axis import PairsSpec, PreferenceSpec, RoundsSpec
 from hexad.recipe.problem import Problem
 
 _IDLE = ("target_kl", "correction", "kl", "ess", "entropy", "positive_nll")
@@ -120,10 +120,18 @@ def pairs(recipe: Recipe) -> Iterator[Problem]:
         if spec is not None:
             yield Problem("data.pairs", f"surrogate {name} reads no pairs", "remove it")
         return
-    if spec is None:
+    if data.preferences is not None and not PREFERENCES[name].head:
+        if spec is not None:
+            reason = "the rows of data.preferences say which answer is better"
+            yield Problem("data.pairs", reason, "use pairs: null")
+    elif spec is None:
         fix = "use pairs: {rule: reward_gap, gap: 0.5}"
         yield Problem("data.pairs", "nothing says which of two attempts is better", fix)
-        return
+    else:
+        yield from _made(data, spec, name)
+
+
+def _made(data: DataSpec, spec: PairsSpec, name: str) -> Iterator[Problem]:
     if data.regime == "online":
         reason = "pairs are made of attempts that are there already"
         yield Problem("data.regime", reason, "use regime: iterative, or fixed with data.origin")
