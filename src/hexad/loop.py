@@ -156,6 +156,7 @@ class Loop:
     def step(self) -> None:
         """One batch: from harvest to published weights and closed books."""
         parts, version = self.parts, self.parts.learner.version
+        before = parts.ledger.spent(parts.recipe.budget)
         with self._timed(version, "rollout"):
             harvest = self._harvest(version)
         if harvest.interrupted:
@@ -184,7 +185,7 @@ class Loop:
             row = parts.ledger.commit(version)
             if parts.watch is not None:
                 parts.watch(row)
-        self._housekeeping()
+        self._housekeeping(before)
 
     def _learn(self, version: int, harvest: Harvest, episodes: tuple[Episode, ...]) -> None:
         parts = self.parts
@@ -359,10 +360,14 @@ class Loop:
 
     # -- evidence, checkpoints, the end ---------------------------------------------------------
 
-    def _housekeeping(self) -> None:
+    def _housekeeping(self, before: float) -> None:
+        """Evaluations and checkpoints that are due; ``before`` this batch that share was spent."""
         run, version = self.parts.recipe.run, self.parts.learner.version
-        every = run.evaluation.every
+        every, points = run.evaluation.every, run.evaluation.points
+        after = self.parts.ledger.spent(self.parts.recipe.budget)
         if every and version % every == 0:
+            self._evaluate_selection()
+        elif points and int(points * before) < int(points * min(after, 1.0)):
             self._evaluate_selection()
         every = run.checkpoints.every
         if every and version % every == 0:
@@ -370,7 +375,7 @@ class Loop:
 
     def _evaluate_selection(self) -> None:
         evaluation = self.parts.recipe.run.evaluation
-        if evaluation.every and self.parts.evaluate is not None:
+        if (evaluation.every or evaluation.points) and self.parts.evaluate is not None:
             version = self.parts.learner.version
             self.success = self.parts.evaluate("selection", evaluation.tasks, version)
 

@@ -129,11 +129,17 @@ def train(
 
 
 def evaluate(
-    run_dir: Path, split: Split, *, tasks: int | None = None, watcher: Watcher | None = None
+    run_dir: Path,
+    split: Split,
+    *,
+    tasks: int | None = None,
+    attempts: int = 1,
+    watcher: Watcher | None = None,
 ) -> dict[str, Any]:
     """Evaluate the newest whole checkpoint in ``run_dir`` and return the row that was written.
 
-    ``tasks`` defaults to the count in the run's recipe. Raises ``UserError`` when there is none.
+    ``tasks`` defaults to the count in the run's recipe, each tried ``attempts`` times. Raises
+    ``UserError`` when there is none.
     """
     (part,) = parts(run_dir)
     recipe, found = part.recipe, checkpoint.newest(run_dir)
@@ -151,13 +157,16 @@ def evaluate(
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
     asyncio.run(engine.publish(None, found.step))
     lineage = policy.lineage()
-    question = Question(split, count, found.step, recipe.run.seed)
+    question = Question(split, count, found.step, recipe.run.seed, attempts)
     place = Place(run_dir, recipe.system.engine_rows)
     with ExitStack() as held:
         held.callback(lambda: asyncio.run(engine.close()))
         world = world_of(recipe, policy, engine, lambda version: lineage, held)
         world = independent(world, recipe, held)
         if (found.path / FOLDER).is_dir():
+            if attempts != 1:
+                fix = "leave --attempts out; data.group_size of its recipe says how many"
+                raise UserError("a reward model ranks pairs", where=str(run_dir), fix=fix)
             rewarder = RewardModel.open(found.path / FOLDER)
             asked = partial(rewarder.rewards, limit=recipe.system.micro_batch_tokens)
             _ranked(question, world, asked, recipe, place)

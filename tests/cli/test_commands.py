@@ -213,7 +213,12 @@ def test_evaluate_prints_a_row_or_a_document(hexad, fake_run, tmp_path):
     row = {"step": 3, "split": "hidden", "episodes": 4, "scored": 3, "correct": 2}
     row |= {"success": 2 / 3, "low": 0.2, "high": 0.9, "unscored": 1, "verdicts": {"correct": 2}}
     row |= {"endings": {"terminal": 4}, "faults": {}, "strata": {}}
-    fake_run(begun, lambda folder, split, tasks, watcher: {**row, "asked": [str(split), tasks]})
+    row |= {"violations": 0, "unauthorised": 0}
+
+    def measure(folder, split, *, tasks, attempts, watcher):
+        return {**row, "asked": [str(split), tasks, attempts]}
+
+    fake_run(begun, measure)
     hexad("train", RECIPE, MODEL, "--run", tmp_path)
     code, _, err = hexad("evaluate", tmp_path)
     assert code == 2 and "no checkpoint" in err
@@ -221,7 +226,9 @@ def test_evaluate_prints_a_row_or_a_document(hexad, fake_run, tmp_path):
     code, out, _ = hexad("evaluate", tmp_path, "--split", "hidden", "--tasks", 4)
     assert code == 0 and "66.7 %" in out and "hidden tasks were used" in out
     code, out, err = hexad("evaluate", tmp_path, "--json")
-    assert json.loads(out)["asked"] == ["selection", None] and err == ""
+    assert json.loads(out)["asked"] == ["selection", None, 1] and err == ""
+    code, out, _ = hexad("evaluate", tmp_path, "--attempts", 4, "--json")
+    assert json.loads(out)["asked"] == ["selection", None, 4]
 
 
 def test_the_installed_command_exits_with_the_same_codes(tmp_path):

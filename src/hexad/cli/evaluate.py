@@ -12,7 +12,9 @@ from hexad.contract.faults import UserError
 from hexad.contract.task import Split
 
 
-def evaluate(run_dir: Path, split: str, tasks: int | None, console: Console) -> dict[str, Any]:
+def evaluate(
+    run_dir: Path, split: str, tasks: int | None, console: Console, attempts: int = 1
+) -> dict[str, Any]:
     """Evaluate the newest checkpoint on ``split``; ``tasks`` defaults to all of the recipe's.
 
     Raises ``UserError`` for an unknown split and for a folder that is not a run.
@@ -32,7 +34,9 @@ def evaluate(run_dir: Path, split: str, tasks: int | None, console: Console) -> 
     from hexad import run
     from hexad.cli.progress import Watcher
 
-    row = run.evaluate(part.folder, Split(split), tasks=tasks, watcher=Watcher(console))
+    row = run.evaluate(
+        part.folder, Split(split), tasks=tasks, attempts=attempts, watcher=Watcher(console)
+    )
     console.print(table(row, part.name))
     uses = part.hidden_uses
     if split == "hidden":

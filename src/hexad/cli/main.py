@@ -97,13 +97,14 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     split: Annotated[str, typer.Option(help="selection, hidden, gate or train.")] = "selection",
     tasks: Annotated[int | None, typer.Option(min=1, help="Tasks; all by default.")] = None,
+    attempts: Annotated[int, typer.Option(min=1, help="Attempts at each task.")] = 1,
     as_json: Json = False,
 ) -> int:
     """Measure the closed-loop success of a run's newest checkpoint."""
     from hexad.cli.evaluate import evaluate as command
 
     def action() -> dict[str, Any]:
-        return command(run, split, tasks, _console(as_json))
+        return command(run, split, tasks, _console(as_json), attempts)
 
     return conclude(action, as_json=as_json, crash_folder=lambda: run)
 
@@ -211,6 +212,31 @@ def _unless(action: Callable[[], dict[str, Any]], key: str, as_json: bool, run: 
 
     code = conclude(kept, as_json=as_json, crash_folder=lambda: run)
     return OURS if documents and not documents[0][key] else code
+
+
+@app.command()
+def compare(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="STUDY.yaml | RUN RUN ...", help="A study, or runs.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder of runs and result; runs/NAME.")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Runs: hidden/success (default), hidden/pass@4, selection/success, ..."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(min=1e-6, max=1, help="Runs: least difference that matters; 0.02."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show a study's arms.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Arms at one budget: train what a study lacks, or compare finished runs; then a verdict."""
+    from hexad.cli import compare as command
+
+    order = command.Order(tuple(paths), out, metric, margin, quiet=as_json)
+    action = command.dry_run if dry_run else command.compare
+    return conclude(lambda: action(order, _console(as_json)), as_json=as_json)
 
 
 @app.command()

@@ -22,7 +22,7 @@ from hexad.rollout.world import World
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which tasks are tried, and with whose weights. ``seed`` is the run's seed.
+    """Which tasks are tried, how often, and with whose weights. ``seed`` is the run's seed.
 
     The random numbers depend on split, task number and seed only, so that two versions of a policy
     are compared on equal luck.
@@ -32,6 +32,7 @@ class Question:
     tasks: int
     version: int
     seed: int
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def evaluate(
     sink: Sink = ignore,
     beside: Beside = nothing,
 ) -> Evaluation:
-    """Try the tasks once each and add a row to ``evaluation.jsonl`` in ``folder``.
+    """Try each task ``attempts`` times and add a row to ``evaluation.jsonl`` in ``folder``.
 
     ``world.feedback`` must hold a verifier object of its own, never the one that training uses. A
     use of ``hidden`` is written to ``hidden.jsonl`` before it begins; that log is never rewound.
@@ -83,12 +84,13 @@ def evaluate(
     ``UserError`` when the split holds fewer tasks, ``ValueError`` without feedback.
     """
     place = Place(folder, rows, sink)
-    played = attempts(question, world, 1, place)
+    played = attempts(question, world, question.attempts, place)
     key = getattr(world.family, "stratum", "stratum")
     strata = {t.task_id: f"{key} {t.data[key]}" for t in played.tasks if key in t.data}
     split, version = str(question.split), question.version
     result = tabulate(split, version, played.episodes, strata, world.prices)
     row = {**result.row(), **beside(question.split, played.tasks, played.episodes)}
+    row["attempts"] = question.attempts
     booked(question, world, (row, result.rate), played, place)
     return result
 

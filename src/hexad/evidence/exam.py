@@ -25,9 +25,14 @@ class Rate:
     high: float | None
 
     @classmethod
-    def of(cls, correct: int, scored: int) -> Rate:
-        """The rate and its interval."""
-        interval = wilson(correct, scored)
+    def of(cls, correct: int, scored: int, tasks: int | None = None) -> Rate:
+        """The rate and its interval.
+
+        ``tasks``, where they had several attempts each: those are not independent, so the interval
+        counts tasks. It is too wide rather than too narrow.
+        """
+        units = scored if tasks is None else tasks
+        interval = wilson(correct * units / scored, units) if scored else None
         if interval is None:
             return cls(scored, correct, None, None, None)
         return cls(scored, correct, correct / scored, *interval)
@@ -46,7 +51,8 @@ class Evaluation:
     ``verdicts`` and ``endings`` count all episodes; ``faults`` counts boundaries of the faults
     that ended an episode; ``conduct`` covers all of them. ``turns``, ``tokens``, ``tool_calls`` and
     ``costs`` (by the recipe's prices, empty without any) are per episode that did not fault.
-    ``strata`` breaks success down by the environment's own difficulty.
+    ``strata`` breaks success down by the environment's own difficulty; ``outcomes`` is
+    ``(correct, scored)`` of every task.
     """
 
     split: str
@@ -62,6 +68,7 @@ class Evaluation:
     strata: Mapping[str, Rate]
     conduct: Mapping[str, Any]
     costs: Tally
+    outcomes: Mapping[str, tuple[int, int]]
 
     @property
     def success(self) -> float | None:
@@ -90,6 +97,7 @@ class Evaluation:
             "refused": self.conduct["refused"],
             **{key: tally.summary() for key, tally in costs.items() if tally.count},
             "strata": {name: rate.row() for name, rate in self.strata.items()},
+            "outcomes": {task: list(pair) for task, pair in self.outcomes.items()},
         }
 
 
@@ -120,13 +128,24 @@ def tabulate(
         conduct=Conduct.of(episodes).state(),
         costs=Tally.of([amount(prices.charges(e)) for e in whole] if prices is not None else []),
         strata={name: _rate(members) for name, members in sorted(named.items())},
+        outcomes=_outcomes(episodes),
     )
 
 
 def _rate(episodes: Sequence[Episode]) -> Rate:
-    scored = [episode for episode in episodes if episode.scored]
-    correct = sum(e.verdict is not None and e.verdict.success for e in scored)
-    return Rate.of(correct, len(scored))
+    tried = _outcomes(episodes).values()
+    correct, scored = (sum(pair[i] for pair in tried) for i in (0, 1))
+    return Rate.of(correct, scored, sum(n > 0 for _, n in tried))
+
+
+def _outcomes(episodes: Sequence[Episode]) -> dict[str, tuple[int, int]]:
+    """``(correct, scored)`` attempts by task, in order of the first attempt."""
+    found: dict[str, tuple[int, int]] = {}
+    for episode in episodes:
+        correct, scored = found.get(episode.task_id, (0, 0))
+        right = episode.scored and episode.verdict is not None and episode.verdict.success
+        found[episode.task_id] = correct + right, scored + episode.scored
+    return found
 
 
 def _verdict(episode: Episode) -> str:

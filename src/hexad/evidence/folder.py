@@ -93,8 +93,8 @@ def claim(run_dir: Path, recipe: Recipe | Staged, *, resume: bool) -> None:
     if begun and not resume:
         fix = "continue it with --resume, or choose another folder with --run"
         raise UserError("the run folder exists already", where=str(run_dir), fix=fix)
-    if resume and (changed := _changed(load(path), recipe)):
-        shown = ", ".join(changed[:5])
+    if resume and (found := changed(load(path), recipe)):
+        shown = ", ".join(found[:5])
         fix = "resume with the recipe it began with, or start another run with --run"
         raise UserError(f"the recipe differs from the run's: {shown}", where=str(path), fix=fix)
     with disk_errors("make the run folder", run_dir):
@@ -102,18 +102,19 @@ def claim(run_dir: Path, recipe: Recipe | Staged, *, resume: bool) -> None:
     write(recipe, path)
 
 
-def _changed(before: Recipe | Staged, now: Recipe | Staged) -> list[str]:
+def changed(before: Recipe | Staged, now: Recipe | Staged) -> list[str]:
     """Dotted keys whose values differ, ``system`` apart."""
-    old, new = _leaves(tree(before)), _leaves(tree(now))
+    old, new = leaves(tree(before)), leaves(tree(now))
     keys = [key for key in (old | new) if old.get(key) != new.get(key)]
     return [key for key in keys if "system" not in key.split(".")]
 
 
-def _leaves(value: Any, key: str = "") -> dict[str, Any]:
+def leaves(value: Any, key: str = "") -> dict[str, Any]:
+    """Values of a tree by dotted key; an empty section or list is a value."""
     inner = dict(enumerate(value)) if isinstance(value, list) else value
     if not isinstance(inner, dict) or not inner:
         return {key: value}
-    leaves: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, below in inner.items():
-        leaves |= _leaves(below, f"{key}.{name}" if key else str(name))
-    return leaves
+        found |= leaves(below, f"{key}.{name}" if key else str(name))
+    return found

@@ -105,6 +105,12 @@ class Ledger:
         shares = [self.used[key] / limit for key, limit in limits.items() if limit]
         return min(1.0, max(shares, default=0.0))
 
+    def spent(self, budget: BudgetSpec) -> float:
+        """Largest used share of any budget, seconds included; beyond 1 once it is overdrawn."""
+        limits = {key: getattr(budget, key) for key in self.consumed()}
+        shares = [used / limits[key] for key, used in self.consumed().items() if limits[key]]
+        return max(shares, default=0.0)
+
     def exhausted(self, budget: BudgetSpec) -> str | None:
         """Why the run must end now, or ``None``."""
         for key, used in self.consumed().items():

@@ -18,7 +18,7 @@ Rewards = Callable[[Sequence[Episode]], list[float]]
 """Episodes to one number each, NaN for one without an action."""
 MEASURE = "pairs"
 """What ``success`` is of in such a row: pairs ranked right."""
-_RATE = ("scored", "correct", "success", "low", "high")
+_RATE = ("scored", "correct", "success", "low", "high", "outcomes")
 
 
 @dataclass(frozen=True, slots=True)

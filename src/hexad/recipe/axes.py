@@ -284,6 +284,9 @@ class EvaluationSpec(Axis):
 
     every: Positive | None = 10
     """Batches between evaluations on ``selection``; ``null`` for none."""
+    points: Positive | None = None
+    """In place of ``every``: evaluations on ``selection`` at so many equal shares of the budget,
+    each after the first batch that reached it. Runs of unlike batches meet at equal budgets."""
     tasks: Positive = 200
     """Tasks of each of them."""
     final: Literal["hidden", "selection", "none"] = "hidden"

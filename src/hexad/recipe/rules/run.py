@@ -27,7 +27,11 @@ def budget(recipe: Recipe) -> Iterator[Problem]:
 def evaluation(recipe: Recipe) -> Iterator[Problem]:
     """Evaluations on tasks that exist."""
     evaluation, task = recipe.run.evaluation, recipe.task
-    if evaluation.until is not None and evaluation.every is None:
+    if evaluation.every is not None and evaluation.points is not None:
+        reason = "evaluations come after batches or at shares of the budget, not both"
+        yield Problem("run.evaluation.points", reason, "set run.evaluation.every: null")
+    measured = evaluation.every is not None or evaluation.points is not None
+    if evaluation.until is not None and not measured:
         reason = "a target on selection needs evaluations on selection"
         yield Problem("run.evaluation.until", reason, "set run.evaluation.every, or drop until")
     for split in ("selection", "hidden", "gate"):
@@ -35,6 +39,6 @@ def evaluation(recipe: Recipe) -> Iterator[Problem]:
             reason = "only train may draw as many tasks as the budget consumes"
             yield Problem(f"task.{split}.count", reason, f"use task.{split}.count: 200")
     count = task.selection.count
-    if evaluation.every is not None and count is not None and evaluation.tasks > count:
+    if measured and count is not None and evaluation.tasks > count:
         reason = f"selection holds {count} tasks, fewer than the {evaluation.tasks} asked for"
         yield Problem("run.evaluation.tasks", reason, f"use at most {count}")
