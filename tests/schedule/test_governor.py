@@ -25,6 +25,16 @@ def test_room_by_hand():
     assert governor.dispatched == 8
 
 
+def test_a_batch_that_gates_thinned_does_not_let_sampling_run_ahead():
+    governor = Governor(batch=4, eta=1)
+    governor.dispatch(8)
+    for _ in range(4):
+        governor.finish()
+    for how in (Exit.TRAINED, Exit.TRAINED, Exit.FAULT, Exit.UNSCORED):
+        governor.exit(how)
+    assert governor.room(1) == 4  # 4 in flight; 2 batches ahead are 8, whoever was trained
+
+
 def test_a_lag_limit_of_zero_lets_one_batch_run():
     governor = Governor(batch=3, eta=0)
     governor.dispatch(governor.room(0))

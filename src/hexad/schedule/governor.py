@@ -58,7 +58,10 @@ class Governor:
 
         in flight + queued + trained <= (version + eta + 1) * batch
 
-    Every exit but ``trained`` gives its slot back, so refusing episodes can never stop the run.
+    Every exit but ``trained`` gives its slot back, so refusing episodes can never stop the run. A
+    version stands for a whole batch even where gates left fewer to train: else the bound would grow
+    by what they stopped, and sampling run ever further ahead. So never more than ``eta + 1``
+    batches are in flight or queued.
     """
 
     def __init__(self, batch: int, eta: int) -> None:
@@ -78,7 +81,7 @@ class Governor:
 
     def room(self, version: int) -> int:
         """How many more episodes may be dispatched at learner version ``version``; at least 0."""
-        held = self.in_flight + self.queued + self.trained
+        held = self.in_flight + self.queued + max(self.trained, version * self.batch)
         return max(0, (version + self.eta + 1) * self.batch - held)
 
     def dispatch(self, count: int) -> None:
