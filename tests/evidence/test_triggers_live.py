@@ -36,7 +36,8 @@ def written(folder, signals, start=0):
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"dr_grpo"}))
 def test_triggers_follow_from_what_the_recipe_is(tmp_path, name):
-    made = recipe(tmp_path / "recipe.yaml", name)
+    named = {"data": {"origin": "runs/x/episodes"}} if name == "awr" else {}
+    made = recipe(tmp_path / "recipe.yaml", name, **named)
     keys = {trigger.key for trigger in concerning(made)}
     online = made.data.regime == "online"
     assert ("no-contrast" in keys) == (online and made.critic is None and made.data.group_size > 1)

@@ -7,7 +7,7 @@ AWR = Method(
     title="Advantage-weighted regression on logged episodes",
     equation="loss = -(1 / sum_i w_i n_i) sum_i w_i sum_t log pi(a_it | h_it),  "
     "w_i = min(exp((R_i - b) / beta), cap), b the mean logged score of the task, or of all data",
-    source="Peng et al. 2019, Advantage-Weighted Regression, arXiv 1910.00177 (cited from memory; "
+    source="Peng et al. 2019, Advantage-Weighted Regression, arXiv 1910.00177 (UNVERIFIED; "
     "here the baseline is a mean of logged scores, not a learned value)",
     atom="row",
     assumptions=Assumptions(behaviour_logprobs=False, tolerates_lag=True),
