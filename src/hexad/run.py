@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -26,6 +26,7 @@ from hexad.evidence.imitation import Imitation
 from hexad.evidence.ledger import Ledger
 from hexad.evidence.ranking import Ranking, Rewards, rank
 from hexad.evidence.triggers import Watch
+from hexad.evidence.watcher import Blind, Watcher
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.held_out import token_loss
@@ -60,35 +61,6 @@ from hexad.schedule.visited import VisitedSource
 from hexad.schedule.wal import Wal
 
 Interrupted = Callable[[], bool]
-
-
-class Watcher(Protocol):
-    """Someone who looks on: told of each recipe that begins, then of every event."""
-
-    def stage(self, name: str, recipe: Recipe, ledger: Ledger) -> None:
-        """A recipe begins or is resumed; ``ledger`` hears each event first."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something that happened outside the loop."""
-        ...
-
-    def __call__(self, event: Event) -> None:
-        """An event."""
-        ...
-
-
-class Blind:
-    """A watcher that sees nothing."""
-
-    def stage(self, name: str, recipe: Recipe, ledger: Ledger) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def __call__(self, event: Event) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)

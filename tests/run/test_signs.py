@@ -5,8 +5,9 @@ from short_run import write_recipe
 from hexad.advice.triggers import Sign, Trigger
 from hexad.contract.events import TriggerFired
 from hexad.evidence import triggers
+from hexad.evidence.watcher import Blind
 from hexad.recipe.load import load
-from hexad.run import Blind, train
+from hexad.run import train
 
 ALWAYS = Trigger("always", "what", "then", "source", (Sign("step", "above", -1.0, 2),))
 SHORT = ["budget.episodes=36", "run.evaluation.every=null", "run.checkpoints.every=null"]
