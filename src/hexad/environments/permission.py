@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +14,7 @@ from hexad.contract.faults import ContractViolation, EnvironmentFault, Fault, Us
 from hexad.contract.messages import AssistantTurn, Message, Role, ToolCall
 from hexad.contract.refusal import Refusal, RefusalReason
 from hexad.contract.task import Task
+from hexad.environments.off_loop import off_loop
 from hexad.environments.schema import quote
 
 Rule = Callable[[Task, ToolCall], str | None]
@@ -149,22 +148,12 @@ def answers(said: AssistantTurn, refusals: Sequence[Refusal]) -> tuple[Message, 
 
 
 async def _ask(approval: Approval, application: Application) -> Refusal | None:
-    future: Future[bool] = Future()
+    def work() -> bool:
+        return _asked("task.guard.approval", approval.approver, application) is True
 
-    def work() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            said = _asked("task.guard.approval", approval.approver, application)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
-            future.set_exception(error)
-        else:
-            future.set_result(said is True)
-
-    threading.Thread(target=work, daemon=True, name="approval").start()
     tool = application.call.name
     try:
-        approved = await asyncio.wait_for(asyncio.wrap_future(future), approval.seconds)
+        approved = await asyncio.wait_for(off_loop(work, "approval"), approval.seconds)
     except TimeoutError:
         detail = f"nobody approved {tool} in time"
         return application.refused(RefusalReason.UNANSWERED, detail)

@@ -6,13 +6,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hexad.contract.digest import digest
 from hexad.contract.faults import UserError
 from hexad.contract.messages import ToolCall, ToolSchema
 from hexad.environments.execution import InProcess, Isolated, ToolResult
+from hexad.environments.off_loop import off_loop
 from hexad.environments.pool import WorkerPool
 from hexad.environments.schema import quote, validate
 from hexad.environments.tools import Effect, Tool
@@ -96,27 +96,11 @@ class ToolBox:
         return ToolResult(f"error: {text}. tools: {names}", ok=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Errand:
-    """Work for one thread, whose outcome goes to ``future``."""
-
-    work: Callable[[], ToolResult]
-    future: Future[ToolResult]
-
-    def run(self) -> None:
-        if not self.future.set_running_or_notify_cancel():
-            return
-        started = time.monotonic()
-        try:
-            result = self.work()
-        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(replace(result, seconds=time.monotonic() - started))
+def _timed(work: Callable[[], ToolResult]) -> ToolResult:
+    started = time.monotonic()
+    result = work()
+    return replace(result, seconds=time.monotonic() - started)
 
 
 async def _off_loop(work: Callable[[], ToolResult]) -> ToolResult:
-    """Run ``work`` in a thread of its own, which keeps neither other calls nor the exit waiting."""
-    future: Future[ToolResult] = Future()
-    threading.Thread(target=_Errand(work, future).run, daemon=True, name="tool").start()
-    return await asyncio.wrap_future(future)
+    return await off_loop(lambda: _timed(work), "tool")
