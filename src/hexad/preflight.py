@@ -22,8 +22,7 @@ from hexad.contract.events import EpisodeDone, Event, GroupJudged, Timed
 from hexad.contract.faults import UserError
 from hexad.contract.task import Split
 from hexad.environments.latency import Latency
-from hexad.environments.protocol import TaskFamily
-from hexad.environments.wrap import DisturbedFamily, Moment, Work, disturb
+from hexad.environments.wrap import Moment, Work, disturb, undisturbed
 from hexad.evidence.barrier import Path, Profile, Streaming, Turn
 from hexad.evidence.costs import Cost, step_costs
 from hexad.evidence.ledger import Ledger
@@ -206,9 +205,7 @@ def _small(recipe: Recipe) -> Recipe:
 
 def _serial(recipe: Recipe, world: World) -> Cost:
     """A few episodes, one at a time and undisturbed."""
-    family: TaskFamily = world.family
-    while isinstance(family, DisturbedFamily):
-        family = family.inner
+    family = undisturbed(world.family)
     tasks = family.tasks(Split.TRAIN, min(_SERIAL, recipe.data.groups))
     seed, name = recipe.run.seed, family.name
     plans = plan_tasks(tasks, 1, prefix="serial-", seed=seed, environment=name)

@@ -10,6 +10,7 @@ import pytest
 from hexad.cli import main as entry
 from hexad.evidence import profiles
 from hexad.recipe.load import load
+from hexad.schedule.trial import streamed
 
 RECIPE = """
 method: grpo
@@ -117,3 +118,11 @@ def test_what_cannot_be_measured_is_refused_with_a_way_out(recipe, text, says):
 def test_an_environment_that_only_fails_ends_the_check_as_it_ends_training(recipe):
     code, _, err = hexad("check", recipe, "task.chaos={crash: 1.0}", "data.retries=0")
     assert code == 1 and "EnvironmentFault x 12" in err
+
+
+def test_a_trial_begins_again_where_the_tasks_end(recipe, tmp_path):
+    """Four groups of one need 13 episodes in all, and there are four tasks."""
+    words = ["method=reinforce", "data.group_size=1", "task.train.count=4", "task.latency=null"]
+    costs = streamed(load(recipe, words), tmp_path / "wal")
+    assert min(costs.step_seconds, costs.row_seconds) >= 0 < costs.arrival_seconds
+    assert len(list((tmp_path / "wal").iterdir())) == 13

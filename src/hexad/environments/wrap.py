@@ -124,6 +124,13 @@ def disturb(family: TaskFamily, disturbances: Sequence[Disturbance]) -> TaskFami
     return _shape(DisturbedFamily, family, wanted)(family, disturbances)  # type: ignore[no-any-return]
 
 
+def undisturbed(family: TaskFamily) -> TaskFamily:
+    """``family`` without anything that disturbs it."""
+    while isinstance(family, DisturbedFamily):
+        family = family.inner
+    return family
+
+
 class DisturbedEnvironment:
     """One episode's ``inner`` environment; resets and steps go through the disturbances."""
 

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from hexad.contract.arrow import from_ipc
-from hexad.environments.wrap import DisturbedFamily
+from hexad.contract.faults import ContractViolation
+from hexad.environments.wrap import undisturbed
 from hexad.evidence.barrier import Streaming
 from hexad.evidence.costs import Cost, step_costs
 from hexad.recipe.axes import Recipe
 from hexad.recipe.timing_axis import TimingSpec
 from hexad.rollout.plan import plan_group
-from hexad.schedule.cursor import train_tasks
+from hexad.schedule.cursor import train_limit, train_tasks
 from hexad.schedule.frame import Frame
 from hexad.schedule.messages import Finished, Play, read
 from hexad.schedule.sitting import Order, Stage
@@ -39,11 +40,9 @@ def streamed(recipe: Recipe, wal: Path) -> Streaming:
 async def _streamed(recipe: Recipe, stage: Stage) -> Streaming:
     stage.know({stage.engines.newest.version: "trial"})
     orders = _orders(recipe, stage)
-    world, family = stage.world, stage.world.family
-    while isinstance(family, DisturbedFamily):
-        family = family.inner
+    world = stage.world
     try:
-        stage.world = replace(world, family=family)
+        stage.world = replace(world, family=undisturbed(world.family))
         await _play(stage, orders[:1])  # imports and caches
         serial, _ = await _cost(stage, [[order] for order in orders[1 : 1 + _SERIAL]])
         stage.world = world
@@ -51,22 +50,25 @@ async def _streamed(recipe: Recipe, stage: Stage) -> Streaming:
     finally:
         await stage.engines.close()
     step, row = step_costs(serial, batch)
-    bodies = [frame.body for frame in frames if isinstance(read(frame), Finished)]
+    if other := {message.kind for message in map(read, frames)} - {Finished.kind}:
+        raise ContractViolation(f"a trial from the start was answered by {sorted(other)}")
     began = time.process_time()
-    for body in bodies:
-        from_ipc(body)
-    return Streaming(step, row, (time.process_time() - began) / max(1, len(bodies)))
+    for frame in frames:
+        from_ipc(frame.body)
+    return Streaming(step, row, (time.process_time() - began) / len(frames))
 
 
 def _orders(recipe: Recipe, stage: Stage) -> list[Order]:
-    """One order more than is measured, for the warm-up."""
+    """One order more than is measured, for the warm-up; tasks begin again where they end."""
     data, family = recipe.data, stage.world.family
+    limit = train_limit(family, recipe.task.train.count)
     count = 1 + _SERIAL + data.groups * data.group_size
     found = []
-    for index in range(-(-count // data.group_size)):
-        (task,) = train_tasks(family, None, index, 1)
+    for number in range(-(-count // data.group_size)):
+        index = number if limit is None else number % limit
+        (task,) = train_tasks(family, limit, index, 1)
         plans = plan_group(
-            task, data.group_size, name=f"trial-{index}", seed=0, environment=family.name
+            task, data.group_size, name=f"trial-{number}", seed=0, environment=family.name
         )
         found += [Order(Play.of(plan, index), b"") for plan in plans]
     return found[:count]
