@@ -110,7 +110,7 @@ class AsynchronousSource:
         self._settled: set[str] = set()
         """Episodes whose logs go once the checkpoint is on disk, which the next batch says."""
         self._cursor, self._loaded = 0, -1
-        self._started = self._finished = False
+        self._started = self._finished = self._told = False
         self._heard = time.monotonic()
 
     # -- the source --------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class AsynchronousSource:
             self._groups.lose(flight.order.group_id)
             self._lost.add(name)
         self._flights.clear()
-        self._finished = True
+        self._finished = True  # and the next state() is the last
 
     def state(self) -> dict[str, Any]:
         """Everything that is not consumed: cursor, queue, and the logs of what is under way."""
@@ -177,6 +177,7 @@ class AsynchronousSource:
         waiting = [e.episode_id for group in self._groups.all for e in group.members]
         self._settled.update(waiting, (e.episode_id for e, _, _ in self._dropped), self._lost)
         self._lost.clear()
+        self._told = self._finished
         return {
             "cursor": self._cursor,
             "again": [list(pair) for pair in self._again],
@@ -224,7 +225,7 @@ class AsynchronousSource:
         """
         if self._started:
             self._crew.close()
-        if self._finished:
+        if self._told:
             self._wal.keep(set())
         asyncio.run(self._world.engine.close())
 
