@@ -173,7 +173,7 @@ def test_a_run_is_diagnosed_and_what_was_not_checked_is_said(run, tampered):
     assert sum(row["episodes"] for row in stage["facts"]["endings"].values()) == 12
     cells = stage["facts"]["quadrants"]
     assert sum(cells[name] for name in ("high-hit", "high-miss", "low-hit", "low-miss")) == 12
-    assert "trends: too few batches" in stage["not_checked"]
+    assert "trends: fewer than 30 batches with a training success" in stage["not_checked"]
 
     def spoil(episode):
         segment = episode.segments[0]

@@ -110,3 +110,13 @@ def test_score_by_length_and_endings():
     assert probes.by_length(batch((4, 4, 4, 4), count=1)) is None
     ended = probes.endings(given)
     assert ended["terminal"]["episodes"] == 8
+
+
+def test_a_batch_that_left_the_loss_is_no_symptom(recipe):
+    """Every member was too old: weights are 0, and there is nothing to weigh."""
+    out = tuple(
+        replace(e, segments=tuple(replace(s, weight=s.weight * 0.0) for s in e.segments))
+        for e in batch()
+    )
+    given = Stored(recipe(), 7, out)
+    assert given.usable == () and probes.stored_rules(given) == []

@@ -27,11 +27,14 @@ def show(run_dir: Path, console: Console) -> Row:
 def _print(stage: Row, console: Console) -> None:
     findings, facts = stage["findings"], stage["facts"]
     if not findings:
-        console.print(
-            f"{stage['stage']}: none of {len(stage['symptoms'])} symptoms is seen in "
-            f"{facts['batches']} batches",
-            highlight=False,
+        count = len(stage["symptoms"])
+        which = (
+            f"of the {count} symptoms, none that could be checked"
+            if stage["not_checked"]
+            else (f"none of {count} symptoms")
         )
+        told = f"{stage['stage']}: {which} is seen in {facts['batches']} batches"
+        console.print(told, highlight=False)
     for finding in findings:
         since = "" if finding["since"] is None else f", since batch {finding['since']}"
         head = f"{finding['axis']}: {finding['what']}{since} ({finding['confidence']:.0%} sure)"

@@ -80,8 +80,9 @@ class Variance:
         return float(np.sqrt(self.seeds / (seeds * columns) + self.tasks / (rows * columns)))
 
     def freedom(self, seeds: int) -> float:
-        """Degrees of freedom: (MS_seeds + tasks)^2 / (MS_seeds^2 / (S - 1)), Hillis 2007.
+        """Degrees of freedom: (MS_seeds + tasks)^2 / (MS_seeds^2 / (S - 1)).
 
+        Source: Hillis 2007, UNVERIFIED: the formula is from memory.
         ``inf`` where seeds do not vary.
         """
         if self.seeds == 0.0:

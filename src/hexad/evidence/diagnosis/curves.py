@@ -44,7 +44,7 @@ class Curves:
 
 def engine_mismatch(curves: Curves) -> Finding | None:
     """Engine and learner disagree by more than rounding explains."""
-    bound = 1e-4 if curves.recipe.system.dtype != "bfloat16" else 0.5
+    bound = metrics.MISMATCH[curves.recipe.system.dtype]
     worst = curves.series("mismatch/engine/max")
     if not len(worst) or worst.values.max() <= bound:
         return None

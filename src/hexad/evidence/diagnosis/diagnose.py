@@ -46,7 +46,7 @@ def diagnose(part: Part) -> Row:
     if len(curves.selection) < 4:
         unchecked.append("training against independent success: fewer than four evaluations")
     if not curves.success.enough:
-        unchecked.append("trends: too few batches")
+        unchecked.append("trends: fewer than 30 batches with a training success")
     named = sorted((f for f in found if f.confidence >= LEAST), key=lambda f: -f.confidence)
     return {
         "stage": part.name,

@@ -27,6 +27,8 @@ REDUCTIONS: dict[str, Reduction] = {
     "episode": Reduction("episode"),
 }
 """The four that a batch is reduced by side by side."""
+_ROUNDING = 1e-6
+"""Share of the largest pull that float64 sums in another order may differ by."""
 _LONGER = 2
 """How often every observation token stands in the lengthened copy of a batch."""
 
@@ -41,8 +43,9 @@ class Stored:
 
     @property
     def usable(self) -> tuple[Episode, ...]:
-        """Those that are scored and hold an action."""
-        return tuple(e for e in self.episodes if e.scored and e.action_count)
+        """Those that are scored and have an action in the loss."""
+        found = (e for e in self.episodes if e.scored)
+        return tuple(e for e in found if any((s.weight > 0).any() for s in e.segments))
 
 
 def unmasked(stored: Stored) -> Finding | None:
@@ -73,12 +76,12 @@ def clock(stored: Stored) -> Finding | None:
     if before is None or after is None:
         return None
     differs = torch.abs(after - before).max().item()
-    scale = torch.abs(before).max().item()
-    if differs <= 1e-6 * max(scale, 1e-12):
+    largest = torch.maximum(after.abs(), before.abs()).max().item()
+    if differs <= _ROUNDING * largest:
         return None
     told = (
         f"with every observation {_LONGER} times as long the pull on an action token changes by up "
-        f"to {differs / scale:.0%} of the largest",
+        f"to {differs / largest:.0%} of the largest",
     )
     return Finding(SYMPTOMS["observations-count"], 0.9, stored.step, told)
 

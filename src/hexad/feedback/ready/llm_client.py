@@ -141,6 +141,7 @@ class Client:
         self, body: Mapping[str, Any], schema: Mapping[str, Any], end: float
     ) -> dict[str, Any] | None:
         url = f"{self._service.url.rstrip('/')}/chat/completions"
+        # Past the end a moment is left, so that it ends as every other time-out does.
         content, left = canonical_json(body).encode(), max(end - time.monotonic(), 1e-3)
         try:
             with self._http.stream("POST", url, content=content, timeout=left) as reply:
