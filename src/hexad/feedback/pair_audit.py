@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hexad.contract.episode import Episode
 from hexad.contract.tally import Tally
 from hexad.feedback.pairs import Pair, Refused, signature
 
@@ -16,8 +17,9 @@ class PairAudit:
     """Of ``pairs`` pairs: ``longer`` have the longer chosen side, ``shorter`` the shorter one.
 
     ``sources`` counts pairs by who says so. ``tasks`` were offered, ``covered`` have a pair.
-    ``duplicates`` say what an earlier pair says. ``chosen`` and ``rejected`` tally action tokens,
-    ``margins`` differences of scores. ``ties`` are groups in which no rule saw a difference.
+    ``duplicates`` say what an earlier pair says. ``chosen`` and ``rejected`` tally action tokens
+    that have a weight in the loss, ``margins`` differences of scores. ``ties`` are groups in which
+    no rule saw a difference. ``branches`` counts pairs by the turn that they branch at, from 0.
     """
 
     pairs: int
@@ -32,10 +34,13 @@ class PairAudit:
     rejected: Tally
     margins: Tally
     refused: dict[str, int]
+    branches: dict[int, int]
 
     def row(self) -> dict[str, Any]:
         """JSON for ``pairs.jsonl``."""
         tallies = {"chosen": self.chosen, "rejected": self.rejected, "margin": self.margins}
+        branches = {str(turn): count for turn, count in self.branches.items()}
+        parted = {"branches": branches, "first_turn": self.branches.get(0, 0)}
         return {
             "pairs": self.pairs,
             "sources": self.sources,
@@ -46,6 +51,7 @@ class PairAudit:
             "chosen_longer": self.longer,
             "chosen_shorter": self.shorter,
             "refused": self.refused,
+            **(parted if branches else {}),
             **{name: tally.summary() for name, tally in tallies.items() if tally.count},
         }
 
@@ -57,6 +63,10 @@ class PairAudit:
                 f"action tokens {self.chosen.mean:.1f} chosen, {self.rejected.mean:.1f} rejected "
                 f"(chosen is longer in {self.longer}, shorter in {self.shorter})"
             )
+        if self.branches:
+            at = [f"at turn {turn} in {n}" for turn, n in self.branches.items() if turn]
+            first = f"at the first turn in {self.branches.get(0, 0)}"
+            shown.append(f"they branch {', '.join([first, *at])}")
         counts = {"ties": self.ties, "duplicates": self.duplicates, **self.refused}
         shown += [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
         return "; ".join(shown)
@@ -65,7 +75,8 @@ class PairAudit:
 def audit(pairs: Sequence[Pair], tasks: int, refused: Refused) -> PairAudit:
     """The audit of ``pairs`` made for ``tasks`` tasks, ``refused`` what made none."""
     seen = Counter((signature(pair.chosen), signature(pair.rejected)) for pair in pairs)
-    lengths = [(pair.chosen.action_count, pair.rejected.action_count) for pair in pairs]
+    lengths = [tuple(map(_weighed, pair.sides(""))) for pair in pairs]
+    turns = Counter(pair.branch.turn for pair in pairs if pair.branch is not None)
     return PairAudit(
         pairs=len(pairs),
         sources=dict(Counter(pair.source for pair in pairs)),
@@ -79,4 +90,9 @@ def audit(pairs: Sequence[Pair], tasks: int, refused: Refused) -> PairAudit:
         rejected=Tally.of([rejected for _, rejected in lengths]),
         margins=Tally.of([pair.margin for pair in pairs]),
         refused={name: count for name, count in sorted(refused.reasons.items()) if count},
+        branches=dict(sorted(turns.items())),
     )
+
+
+def _weighed(episode: Episode) -> int:
+    return sum(int((segment.weight > 0).sum()) for segment in episode.segments)

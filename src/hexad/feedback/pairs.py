@@ -6,8 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from hexad.contract.episode import Episode
+from hexad.feedback.branch import Branch, Path, branch
 
 CHOSEN, REJECTED = 0, 1
 """Place of a side in the group that is the pair."""
@@ -18,18 +20,27 @@ class Pair:
     """``chosen`` is better than ``rejected`` at one task from one initial state.
 
     ``source`` names the rule or the data that says so; ``margin`` is the difference of their
-    scores, NaN where nobody scored them.
+    scores, NaN where nobody scored them. With a ``branch`` it is better from there on.
     """
 
     chosen: Episode
     rejected: Episode
     source: str
     margin: float = math.nan
+    branch: Branch | None = None
 
     def sides(self, name: str) -> tuple[Episode, Episode]:
-        """Both episodes as the group ``name``: the chosen one is member 0, the other member 1."""
-        sides = ((self.chosen, CHOSEN), (self.rejected, REJECTED))
-        chosen, rejected = (replace(e, group_id=name, member=place) for e, place in sides)
+        """Both episodes as the group ``name``: the chosen one is member 0, the other member 1.
+
+        What they share before a ``branch`` has loss weight 0 on both.
+        """
+        both = [self.chosen, self.rejected]
+        if self.branch is not None:
+            both = [self.branch.cut(episode) for episode in both]
+        chosen, rejected = (
+            replace(episode, group_id=name, member=place)
+            for episode, place in zip(both, (CHOSEN, REJECTED), strict=True)
+        )
         return chosen, rejected
 
 
@@ -54,9 +65,6 @@ class Rule:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-Candidates = list[tuple[Episode, Episode]]
-
-
 def make(episodes: Sequence[Episode], rule: Rule) -> tuple[list[Pair], Refused]:
     """Pairs of ``episodes``, group by group in order of appearance, and what made none.
 
@@ -70,7 +78,7 @@ def make(episodes: Sequence[Episode], rule: Rule) -> tuple[list[Pair], Refused]:
     refused, found = Refused(), []
     for members in groups.values():
         usable = _usable(members, refused)
-        pairs = _matched(RULES[rule.name](usable, rule), rule, refused) if usable else []
+        pairs = _matched(RULES[rule.name](usable, rule, refused), rule, refused)
         refused.ties += not pairs and len(usable) > 1
         found += pairs
     return found, refused
@@ -134,21 +142,21 @@ def _usable(
     return used
 
 
-def _matched(candidates: Candidates, rule: Rule, refused: Refused) -> list[Pair]:
+def _matched(candidates: Sequence[Pair], rule: Rule, refused: Refused) -> list[Pair]:
     """At most ``rule.most`` pairs, in the order of ``candidates``, each episode once."""
     taken: set[str] = set()
     found: list[Pair] = []
-    for chosen, rejected in candidates:
-        if len(found) == rule.most or taken & {chosen.episode_id, rejected.episode_id}:
+    for pair in candidates:
+        names = {pair.chosen.episode_id, pair.rejected.episode_id}
+        if len(found) == rule.most or taken & names:
             continue
-        if chosen.ending.truncated:
+        if pair.chosen.ending.truncated:
             refused.reasons["truncated_winner"] += 1
-        elif signature(chosen) == signature(rejected):
+        elif signature(pair.chosen) == signature(pair.rejected):
             refused.reasons["equal_sides"] += 1
         else:
-            taken |= {chosen.episode_id, rejected.episode_id}
-            margin = chosen.score(rule.weights) - rejected.score(rule.weights)
-            found.append(Pair(chosen, rejected, rule.name, margin))
+            taken |= names
+            found.append(pair)
     return found
 
 
@@ -157,19 +165,19 @@ def signature(episode: Episode) -> tuple[bytes, ...]:
     return tuple(segment.ids.tobytes() + segment.action.tobytes() for segment in episode.segments)
 
 
-def _reward_gap(members: Sequence[Episode], rule: Rule) -> Candidates:
+def _pair(chosen: Episode, rejected: Episode, rule: Rule) -> Pair:
+    margin = chosen.score(rule.weights) - rejected.score(rule.weights)
+    return Pair(chosen, rejected, rule.name, margin)
+
+
+def _reward_gap(members: Sequence[Episode], rule: Rule, refused: Refused) -> list[Pair]:
     """Best with worst, second best with second worst, ... as long as they differ by the gap."""
     order = sorted(members, key=lambda e: (-e.score(rule.weights), e.member))
-    wide = [
-        (high, low)
-        for high in order
-        for low in reversed(order)
-        if 0.0 < (high.score(rule.weights) - low.score(rule.weights)) >= rule.gap
-    ]
-    return wide
+    every = (_pair(high, low, rule) for high in order for low in reversed(order))
+    return [pair for pair in every if 0.0 < pair.margin >= rule.gap]
 
 
-def _shortest_correct(members: Sequence[Episode], rule: Rule) -> Candidates:
+def _shortest_correct(members: Sequence[Episode], rule: Rule, refused: Refused) -> list[Pair]:
     """The shortest correct episodes, each with a wrong one, else with the longest correct one.
 
     Kimi k1.5's long2short: chosen is the shortest correct answer, rejected a wrong or longer one.
@@ -179,15 +187,45 @@ def _shortest_correct(members: Sequence[Episode], rule: Rule) -> Candidates:
     names = {e.episode_id for e in won}
     lost = [e for e in members if e.episode_id not in names] + won[::-1]
     return [
-        (short, other)
+        _pair(short, other, rule)
         for short in won
         for other in lost
         if other.episode_id not in names or other.action_count > short.action_count
     ]
 
 
-RULES: dict[str, Callable[[Sequence[Episode], Rule], Candidates]] = {
+def _branch(members: Sequence[Episode], rule: Rule, refused: Refused) -> list[Pair]:
+    """Episodes that part by an action and differ by the gap, those that share most turns first.
+
+    Then the wider gap goes first, then the lower member on the chosen and on the rejected side,
+    then the ids. No pair branches where a side's turn is not in the loss.
+    """
+    paths = {episode.episode_id: Path.of(episode) for episode in members}
+    found: list[tuple[Branch, Pair]] = []
+    for one, other in combinations(members, 2):
+        first = one.score(rule.weights) > other.score(rule.weights)
+        pair = _pair(one, other, rule) if first else _pair(other, one, rule)
+        if not 0.0 < pair.margin >= rule.gap:
+            continue
+        place = branch(paths[one.episode_id], paths[other.episode_id])
+        if isinstance(place, str):
+            refused.reasons[place] += 1
+        elif place.weighed:
+            found.append((place, replace(pair, branch=place)))
+    found.sort(key=_depth)
+    return [pair for _, pair in found]
+
+
+def _depth(found: tuple[Branch, Pair]) -> tuple[int, float, int, int, str, str]:
+    place, pair = found
+    one, other = pair.chosen, pair.rejected
+    ids = one.episode_id, other.episode_id
+    return -place.turn, -pair.margin, one.member, other.member, *ids
+
+
+RULES: dict[str, Callable[[Sequence[Episode], Rule, Refused], list[Pair]]] = {
     "reward_gap": _reward_gap,
     "shortest_correct": _shortest_correct,
+    "branch": _branch,
 }
 """Rule of ``data.pairs`` -> its candidates in one group, the most wanted first."""

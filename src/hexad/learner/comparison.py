@@ -133,9 +133,17 @@ def shares(index: Index, spec: PreferenceSpec) -> Tensor:
     if spec.excess is not None:
         found = found * preference.beyond(inside.episode, inside.group, spec.excess)
     if spec.decay is not None:
-        found = found * preference.decayed(inside.episode, inside.turn, spec.decay)
+        found = found * preference.decayed(inside.episode, _turns(inside), spec.decay)
     share[index.valid] = found
     return share
+
+
+def _turns(inside: Index) -> Tensor:
+    """int64 [N]: the turn of each token, counted from the first one that its side weighs."""
+    owner = torch.unique(inside.episode, return_inverse=True)[1]
+    first = torch.zeros(int(owner.max()) + 1, dtype=inside.turn.dtype)
+    first = first.scatter_reduce(0, owner, inside.turn, "amin", include_self=False)
+    return inside.turn - first[owner]
 
 
 def whole(batch: Batch, valid: Tensor) -> Tensor:

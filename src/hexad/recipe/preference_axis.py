@@ -35,11 +35,12 @@ class PreferenceSpec(Axis):
 class PairsSpec(Axis):
     """How the attempts at one task become pairs, or single labels for KTO."""
 
-    rule: Literal["reward_gap", "shortest_correct", "labels"]
+    rule: Literal["reward_gap", "shortest_correct", "branch", "labels"]
     """``reward_gap``: best with worst. ``shortest_correct``: the shortest correct attempt with a
-    wrong or longer one. ``labels``: no pairs, but correct attempts and others (KTO)."""
+    wrong or longer one. ``branch``: attempts that are equal up to some turn, the latest such turn
+    first, compared from there on. ``labels``: no pairs, but correct attempts and others (KTO)."""
     gap: float | None = Field(default=None, gt=0)
-    """Rule ``reward_gap``: least difference of the two scores."""
+    """Rules ``reward_gap`` and ``branch``: least difference of the two scores."""
     most: Positive = 1
     """Pairs a task; every attempt is in one at most."""
 

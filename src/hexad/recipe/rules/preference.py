@@ -11,6 +11,8 @@ from hexad.recipe.problem import Problem
 
 _IDLE = ("target_kl", "correction", "kl", "ess", "entropy", "positive_nll")
 """Keys of ``update`` that a preference loss does not read."""
+_SCORED = ("reward_gap", "branch")
+"""Rules of ``data.pairs`` that compare scores."""
 
 
 def loss(recipe: Recipe) -> Iterator[Problem]:
@@ -139,9 +141,9 @@ def _made(data: DataSpec, spec: PairsSpec, name: str) -> Iterator[Problem]:
         reason = "KTO reads labels of single attempts, every other loss reads pairs"
         fix = "use rule: labels" if name == "kto" else "use rule: reward_gap"
         yield Problem("data.pairs.rule", reason, fix)
-    if (spec.rule == "reward_gap") != (spec.gap is not None):
-        reason = "the least difference belongs to reward_gap, which has no default for it"
-        yield Problem("data.pairs.gap", reason, "use gap: 0.5 with rule: reward_gap, only")
+    if (spec.rule in _SCORED) != (spec.gap is not None):
+        reason = f"the least difference belongs to {' and '.join(_SCORED)}, without a default"
+        yield Problem("data.pairs.gap", reason, "use gap: 0.5 with these rules, only")
     if spec.rule == "labels" and spec.most != 1:
         yield Problem("data.pairs.most", "labels are of single attempts", "remove it")
     if data.regime == "iterative" and spec.rule != "labels" and data.group_size < 2:
