@@ -88,7 +88,7 @@ def test_a_gap_that_is_too_small_is_no_pair():
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        (walk(1, 0.0, "ab", "d", heard="no"), "other_observation"),
+        (walk(1, 0.0, "ab", "d", heard="no", states=("s", "t")), "other_observation"),
         (walk(1, 0.0, "ab", "d", states=("s", "u")), "other_state"),
         (walk(1, 0.0, "ab", "d", states=()), "other_state"),
         (walk(1, 0.0, "ab", states=("s",)), "no_divergent_action"),
