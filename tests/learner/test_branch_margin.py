@@ -73,12 +73,15 @@ def test_turns_are_discounted_from_the_branch_on():
 
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_training_sees_the_beginning_only_through_a_mean(reduce):
-    """The first step is at the reference: its gradient tells the two apart, or does not."""
+    """Three steps of Adam from a common start; rounding is all that a sum leaves between them."""
     recipe = settings(preference={"reduction": reduce})
-    whole, _ = train(plain(), recipe, batches=3)
-    ours, _ = train(branched(), recipe, batches=3)
+    (whole, one), (ours, two) = (train(made, recipe, batches=3) for made in (plain(), branched()))
     gap = float((weights(whole) - weights(ours)).abs().max())
-    assert gap < 1e-9 if reduce == "sum" else gap > 1e-4
+    margins = [report.scalars["preference/margin"] for report in (one, two)]
+    if reduce == "sum":
+        assert gap < 1e-6 and margins[0] == pytest.approx(margins[1], rel=1e-6)
+    else:
+        assert gap > 1e-2 and margins[1] > 1.5 * margins[0]
 
 
 def test_the_loss_is_of_the_branchs_mean():
