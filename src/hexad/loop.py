@@ -99,7 +99,7 @@ class Loop:
         self.emit: Sink = parts.sink or parts.ledger
         self.started = False
         self.success: float | None = None
-        self.exhausted = False
+        self.exhausted = self.open = False
         self.ended = ""
         self.assigner = Assigner(parts.recipe)
         self.combiner = Combiner(parts.recipe.feedback)
@@ -116,6 +116,7 @@ class Loop:
             "started": self.started,
             "success": self.success,
             "exhausted": self.exhausted,
+            "open": self.open,
             "ended": self.ended,
         }
 
@@ -123,6 +124,7 @@ class Loop:
         """Continue where :meth:`state` was taken."""
         self.started, self.success = state["started"], state["success"]
         self.exhausted, self.ended = state["exhausted"], state["ended"]
+        self.open = state["open"]
 
     # -- the run -----------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class Loop:
             harvest = self._harvest(version)
         if harvest.interrupted:
             return
-        self.exhausted = harvest.exhausted
+        self.exhausted, self.open = harvest.exhausted, harvest.open
         if harvest.begins and isinstance(parts.learner, PreferenceLearner):
             parts.learner.begin_round()
         self._account(version, harvest)
@@ -276,21 +278,22 @@ class Loop:
         if parts.source is not None:
             harvest = parts.source.next(version)
             told = (harvest.greedy, harvest.values, harvest.ages)
-            flags = (harvest.exhausted, harvest.interrupted, harvest.begins)
+            flags = (harvest.exhausted, harvest.interrupted, harvest.begins, harvest.open)
             facts = [*flags, *(dict(each) for each in told)]
             head = json.dumps(facts).encode()
             payload = len(head).to_bytes(8, "big") + head + to_ipc(harvest.episodes)
         received = parts.ranks.broadcast_bytes(payload)
         edge = 8 + int.from_bytes(received[:8], "big")
-        exhausted, interrupted, begins, greedy, values, ages = json.loads(received[8:edge])
+        flags, (greedy, values, ages) = (found := json.loads(received[8:edge]))[:4], found[4:]
         mine = Harvest(
             tuple(from_ipc(received[edge:])),
-            exhausted,
+            flags[0],
             greedy=greedy,
             values=values,
             ages=ages,
-            interrupted=interrupted,
-            begins=begins,
+            interrupted=flags[1],
+            begins=flags[2],
+            open=flags[3],
         )
         return mine if parts.source is None else replace(harvest, episodes=mine.episodes)
 
@@ -418,7 +421,8 @@ class Loop:
         until = self.parts.recipe.run.evaluation.until
         if until and self.success is not None and self.success >= until.success:
             return f"success on selection reached {until.success:g}"
-        return self.parts.ledger.exhausted(self.parts.recipe.budget) or ""
+        ledger, budget = self.parts.ledger, self.parts.recipe.budget
+        return ledger.exhausted(budget, samples=not self.open) or ""
 
     @contextmanager
     def _timed(self, version: int, phase: str) -> Iterator[None]:

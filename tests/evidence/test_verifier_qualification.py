@@ -11,7 +11,17 @@ from hexad.contract.faults import UserError
 from hexad.contract.verdict import Verdict, VerdictStatus
 from hexad.environments.registry import family
 from hexad.evidence import profiles
-from hexad.evidence.qualify import PROBES, REPEATED, TASKS, cases, qualify, repeats, require
+from hexad.evidence.labelled import labelled
+from hexad.evidence.qualify import (
+    PROBES,
+    REPEATED,
+    TASKS,
+    against,
+    cases,
+    qualify,
+    repeats,
+    require,
+)
 from hexad.feedback.judge import Feedback
 from hexad.feedback.mapping import BinaryMapping
 from hexad.feedback.registry import build
@@ -24,6 +34,10 @@ SAMPLE = cases(CALCULATOR, episode())
 def feedback(verifier):
     made = build(verifier, CALCULATOR) if isinstance(verifier, str) else verifier
     return Feedback(made, BinaryMapping())
+
+
+def said(question, answer):
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
 def found(training, evaluation="left_to_right"):
@@ -130,6 +144,10 @@ def test_measured_and_below_is_refused_not_measured_is_not(tmp_path, monkeypatch
     document["qualification"]["agreement"]["share"] = 0.96
     (Path("run") / profiles.FILE).write_text(json.dumps(document))
     require(recipe, Path("run"), "d")
+    document["qualification"]["labelled"] = {"share": 0.4}
+    (Path("run") / profiles.FILE).write_text(json.dumps(document))
+    with pytest.raises(UserError, match=r"on 40.0% of the cases"):
+        require(recipe, Path("run"), "d")
 
 
 def test_a_family_without_an_expert_gives_no_cases():
@@ -143,3 +161,48 @@ def test_a_family_without_an_expert_gives_no_cases():
     assert cases(Mute(), episode()) == []
     assert qualify(feedback("answer"), feedback("left_to_right"), [])["probes"] == {}
     assert replace(SAMPLE[0], kind="x").task == SAMPLE[0].task
+
+
+ROWS = [
+    {"data": {"answer": 14}, "messages": said("3 + 4 * 2", "14"), "success": True},
+    {"data": {"answer": 14}, "messages": said("3 + 4 * 2", "11"), "success": False},
+    {"data": {"answer": 14}, "messages": said("3 + 4 * 2", "11 or 14"), "success": False},
+    {"data": {"answer": 5}, "messages": said("2 + 3", "five"), "success": True},
+]
+
+
+def written(folder, rows):
+    path = folder / "labels.jsonl"
+    path.write_text(
+        "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("verifier", "share", "disagreements"),
+    [
+        ("answer", 0.75, {"labelled: refused": 1}),
+        ("answer-hackable", 0.5, {"labelled: accepted": 1, "labelled: refused": 1}),
+    ],
+)
+def test_a_stated_sample_of_judged_conversations_is_the_outcome(
+    tmp_path, verifier, share, disagreements
+):
+    told = labelled(written(tmp_path, ROWS), episode())
+    row = against(feedback(verifier), told.cases, told.success)
+    assert (row["share"], row["judged"], row["disagreements"]) == (share, 4, disagreements)
+    assert row["false_negative"]["of"] == row["false_positive"]["of"] == 2
+
+
+def test_every_bad_row_of_a_sample_is_named(tmp_path):
+    rows = [
+        ROWS[0],
+        "{not json",
+        {**ROWS[0], "success": 1},
+        {**ROWS[0], "data": [14]},
+        {**ROWS[0], "messages": ROWS[0]["messages"][:1]},
+    ]
+    with pytest.raises(UserError, match="4 of 5 rows are bad") as caught:
+        labelled(written(tmp_path, rows), episode())
+    assert all(f"row {number}:" in caught.value.what for number in (2, 3, 4, 5))

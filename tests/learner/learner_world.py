@@ -38,6 +38,12 @@ class TinyPolicy:
         raw = [p.detach().float().numpy().tobytes() for p in self.model.parameters()]
         return digest(b"".join(raw))
 
+    def weights(self):
+        return self.model.state_dict()
+
+    def require_lineage(self, wanted):
+        assert self.lineage() == wanted
+
 
 def tiny(seed=0, dtype=torch.float64, vocab=32, hidden=16, layers=2, **options):
     torch.manual_seed(seed)

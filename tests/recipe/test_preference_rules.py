@@ -56,6 +56,16 @@ CASES = [
     ("dpo", ["data.group_size=1"], "data.group_size"),
     ("dpo", ["budget.episodes=2048"], "budget.episodes"),
     ("dpo", ["budget.rollout_tokens=2048"], "budget.rollout_tokens"),
+    (
+        "dpo",
+        [
+            "budget.rollout_tokens=2048",
+            "budget.train_tokens=null",
+            "data.rounds={rounds: 2, passes: 2, reference: initial}",
+            "update.optimizer.schedule=linear",
+        ],
+        "update.optimizer.schedule",
+    ),
     ("dpo", ["timing={mode: asynchronous, max_lag: 1}"], "timing.mode"),
 ]
 GOOD = [
@@ -66,6 +76,14 @@ GOOD = [
     ("reward_model", ["data.pairs={rule: branch, gap: 0.2}"]),
     ("dpo", ["data.rounds={rounds: 2, passes: 3, reference: initial}", "budget.episodes=9000"]),
     ("kto", ["data.rounds={rounds: 2, passes: 3, reference: round_start}"]),
+    (
+        "rejection",
+        [
+            "data.rounds={rounds: 2, passes: 3}",
+            "budget.rollout_tokens=99999",
+            "update.optimizer.schedule=constant",
+        ],
+    ),
     ("simpo", ["data.rounds={rounds: 2, passes: 3}"]),
     ("dpo", ["data={regime: fixed, origin: runs/x/episodes, rounds: null}"]),
     ("kto", ["update.preference={weight_desirable: 1.3, weight_undesirable: 0.7}"]),

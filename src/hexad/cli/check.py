@@ -35,6 +35,7 @@ class Order:
     workers: int | None = None
     cluster: int = CLUSTER
     out: Path | None = None
+    labels: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def _verifiers(measured: Measured, order: Order) -> dict[str, Any]:
 
 def _qualification(measured: Measured, order: Order) -> dict[str, Any]:
     """Whether the training verifier deserves belief, on the batch and on demonstrations."""
-    return check_verifier.qualified(measured)
+    return check_verifier.qualified(measured, order.labels)
 
 
 def _lags(recipe: Recipe) -> list[int]:

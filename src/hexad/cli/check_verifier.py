@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -10,7 +11,8 @@ from rich.table import Table
 
 from hexad.contract.task import Split
 from hexad.evidence import annotate, verifiers
-from hexad.evidence.qualify import Case, cases, qualify, repeats
+from hexad.evidence.labelled import labelled
+from hexad.evidence.qualify import Case, against, cases, qualify, repeats
 from hexad.preflight import Measured
 from hexad.recipe.axes import Recipe
 from hexad.rollout.build import family_of, judges
@@ -23,8 +25,11 @@ def cards(recipe: Recipe) -> dict[str, Any]:
         return {name: verifiers.row(each) for name, each in made.items()}
 
 
-def qualified(measured: Measured) -> dict[str, Any]:
-    """The training verifier beside the evaluation's, on the measured batch and demonstrations."""
+def qualified(measured: Measured, labels: Path | None = None) -> dict[str, Any]:
+    """The training verifier beside the evaluation's, on the measured batch and demonstrations.
+
+    ``labels`` is a file of conversations that somebody has judged.
+    """
     chosen = annotate.chosen(measured.episodes)
     with ExitStack() as held:
         family = family_of(measured.recipe, held)
@@ -40,6 +45,10 @@ def qualified(measured: Measured) -> dict[str, Any]:
         ]
         sample = [*cases(family, chosen), *played]
         found = qualify(made["training"], made["evaluation"], sample)
+        if labels is not None:
+            told = labelled(labels, chosen)
+            row = against(made["training"], told.cases, told.success)
+            found["labelled"] = {**row, "file": str(labels), "digest": told.digest}
         return found | {"repeats": repeats(family, sample)}
 
 
@@ -51,17 +60,12 @@ def qualification(document: dict[str, Any]) -> RenderableType:
     if not document:
         shown.add_row("nothing was judged", "")
         return shown
-    found = document.get("agreement")
-    if found is None:
-        shown.add_row("agreement", "not measured: no independent verifier")
+    if "agreement" in document:
+        _agreement(shown, "agreement", document["agreement"])
     else:
-        shown.add_row("agreement", _share(found["share"], found["interval"], found["judged"]))
-        for name in ("false_positive", "false_negative"):
-            row = found[name]
-            share = row["count"] / row["of"] if row["of"] else None
-            shown.add_row(name.replace("_", " "), _share(share, row["interval"], row["of"]))
-        for name, count in found["disagreements"].items():
-            shown.add_row(name, str(count))
+        shown.add_row("agreement", "not measured: no independent verifier")
+    if "labelled" in document:
+        _agreement(shown, f"agreement with {document['labelled']['file']}", document["labelled"])
     shown.add_row("cases", ", ".join(f"{n} {name}" for name, n in document["cases"].items()))
     for why, count in document["unscored"].items():
         shown.add_row(f"unscored: {why.replace('_', ' ')}", str(count))
@@ -76,6 +80,16 @@ def qualification(document: dict[str, Any]) -> RenderableType:
     times = {key: document["seconds"][key] for key in ("p50", "p95", "p99")}
     shown.add_row("seconds", ", ".join(f"{key} {value:.2g}" for key, value in times.items()))
     return shown
+
+
+def _agreement(shown: Table, label: str, found: dict[str, Any]) -> None:
+    shown.add_row(label, _share(found["share"], found["interval"], found["judged"]))
+    for name in ("false_positive", "false_negative"):
+        row = found[name]
+        share = row["count"] / row["of"] if row["of"] else None
+        shown.add_row(name.replace("_", " "), _share(share, row["interval"], row["of"]))
+    for name, count in found["disagreements"].items():
+        shown.add_row(name, str(count))
 
 
 def _share(share: float | None, interval: Any, of: int) -> str:

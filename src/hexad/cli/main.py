@@ -58,7 +58,7 @@ def train(
 
 
 @app.command()
-def check(
+def check(  # noqa: PLR0913 - an argument a flag
     recipe: Annotated[Path, typer.Argument(help="A recipe file that samples.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted overrides.")
@@ -66,12 +66,16 @@ def check(
     workers: Annotated[int | None, typer.Option(min=1, help="Workers on this machine.")] = None,
     cluster_workers: Annotated[int, typer.Option(min=1, help="Workers of the cluster.")] = 2048,
     out: Annotated[Path | None, typer.Option(help="Folder of check.json; runs/checks.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Judged conversations, JSON lines or Parquet.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Measure a small batch, and predict what asynchronous training would gain."""
     from hexad.cli import check as command
 
-    order = command.Order(recipe, tuple(overrides or ()), workers, cluster_workers, out)
+    given = tuple(overrides or ())
+    order = command.Order(recipe, given, workers, cluster_workers, out, labels)
     return conclude(lambda: command.check(order, _console(as_json)), as_json=as_json)
 
 

@@ -41,6 +41,8 @@ TRAIN = "train"
 EVALUATION_PHASE = "evaluation"
 """Phase whose seconds are not training seconds."""
 COUNTED = ("episodes", "rollout_tokens", "train_tokens", "tool_calls")
+SAMPLES = ("episodes", "rollout_tokens", "tool_calls")
+"""What sampling consumes, of these."""
 """Budgets that do not depend on the clock."""
 
 
@@ -111,10 +113,10 @@ class Ledger:
         shares = [used / limits[key] for key, used in self.consumed().items() if limits[key]]
         return max(shares, default=0.0)
 
-    def exhausted(self, budget: BudgetSpec) -> str | None:
-        """Why the run must end now, or ``None``."""
+    def exhausted(self, budget: BudgetSpec, *, samples: bool = True) -> str | None:
+        """Why the run must end now, or ``None``; budgets of samples count only with ``samples``."""
         for key, used in self.consumed().items():
-            limit = getattr(budget, key)
+            limit = getattr(budget, key) if samples or key not in SAMPLES else None
             if limit is not None and used >= limit:
                 return f"budget {key} is used up ({used:.0f} of {limit:g})"
         return None

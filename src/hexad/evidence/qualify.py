@@ -113,6 +113,13 @@ def qualify(training: Feedback, evaluation: Feedback, sample: Sequence[Case]) ->
     return row
 
 
+def against(training: Feedback, sample: Sequence[Case], success: Sequence[bool]) -> Row:
+    """What ``training`` says of ``sample``, beside what somebody else said of each case."""
+    said = {True: VerdictStatus.CORRECT, False: VerdictStatus.WRONG}
+    theirs = [Verdict(said[each], float(each)) for each in success]
+    return _agreement(sample, [_judge(training, case) for case in sample], theirs)
+
+
 def require(recipe: Recipe, run_dir: Path, digest: str) -> None:
     """Raise ``UserError`` where ``hexad check`` measured less than ``feedback.qualify`` asks.
 
@@ -153,14 +160,19 @@ def repeats(family: TaskFamily, sample: Sequence[Case], seed: int = SEED) -> Row
 
 
 def _measured(path: Path, digest: str) -> float | None:
-    """The agreement that the profile ``path`` holds for the verifier of ``digest``."""
+    """The agreement that the profile ``path`` holds for the verifier of ``digest``.
+
+    With a verifier and with labels, the lower one.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        training = document["verifiers"]["training"]
-        share = document["qualification"]["agreement"]["share"]
+        training, found = document["verifiers"]["training"], document["qualification"]
+        rows = [found[name] for name in ("agreement", "labelled") if name in found]
+        shares = [float(row["share"]) for row in rows if row["share"] is not None]
+        known = training["digest"] == digest
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return None if training["digest"] != digest or share is None else float(share)
+    return min(shares) if known and shares else None
 
 
 def _heard(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from hexad.learner.pack import Cut, Micro, dealt
 from hexad.learner.ranks import Ranks, Single
 from hexad.learner.report import NonFiniteUpdate, Statistics
 from hexad.learner.value_head import Head, HLGauss, Regression
+from hexad.policy.adapter import copied
 from hexad.policy.policy import weights_digest
 from hexad.recipe.axes import Recipe
 from hexad.recipe.update_axis import CriticSpec
@@ -75,7 +75,7 @@ class Critic:
         self.recipe = recipe
         self.ranks: Ranks = ranks or Single()
         self.head = head(self.spec)
-        model: Any = copy.deepcopy(policy.model)
+        model: Any = copied(policy.model)
         width = int(model.config.get_text_config().hidden_size)
         self.net = ValueNet(model.base_model, width, self.head.outputs).eval()
         if self.spec.freeze == "attention":

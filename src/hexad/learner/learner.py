@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -22,6 +21,7 @@ from hexad.learner.report import NonFiniteUpdate, UpdateReport
 from hexad.learner.roles import Live, Roles, demand, masters, played
 from hexad.learner.root import NOTHING_MORE, Read, Root, Wants
 from hexad.learner.work import Work
+from hexad.policy.adapter import copied, trained
 from hexad.policy.engine import Weights
 from hexad.recipe.axes import Recipe
 from hexad.update import effective, kl, ratio, surrogate
@@ -95,7 +95,7 @@ class Learner:
         self.reference: Root | None = None
         self.kl: AdaptiveCoefficient | None = None
         if recipe.update.kl is not None:
-            self.reference = Root(copy.deepcopy(policy.model)).eval().requires_grad_(False)
+            self.reference = Root(copied(policy.model)).eval().requires_grad_(False)
             self.anchor = self.lineage
             self.kl = adaptive(recipe.update.kl)
 
@@ -105,9 +105,8 @@ class Learner:
         return self.stepper.steps
 
     def weights(self) -> Weights:
-        """The model's state dict: live tensors, not a copy."""
-        weights: Weights = self.policy.model.state_dict()
-        return weights
+        """What the steps change of the model: live tensors, not a copy."""
+        return self.policy.weights()
 
     # -- score -------------------------------------------------------------------------------
 
@@ -215,7 +214,7 @@ class Learner:
 
     def _begin(self, batch: Batch, scores: Scores, credit: Credit, progress: float) -> Work:
         needed = self.objective.ratio and (not self._single_step or self._reads_old)
-        self.roles.begin(self._now, self.policy.model.named_parameters())
+        self.roles.begin(self._now, trained(self.policy.model))
         at = (self.version, progress)
         work = Work.begin(batch, scores, credit, self.objective, at)
         if self.objective.ratio and self.recipe.timing.mode == "asynchronous":
@@ -489,10 +488,11 @@ class Learner:
         return {**own, **self.stepper.state(), **self.roles.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue exactly where :meth:`state` was taken."""
+        """Continue exactly where :meth:`state` was taken; ``UserError`` on another base."""
         with self.lease.writer() if self.lease is not None else nullcontext():
             self.stepper.restore(state)
         self.version, self.lineage = state["version"], state["lineage"]
+        self.policy.require_lineage(self.lineage)
         self.roles.restore(state)
         if self.kl is not None:
             self.kl.restore(state["kl"])

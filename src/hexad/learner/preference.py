@@ -6,7 +6,6 @@ single episodes: member 0 is desirable, member 1 is not.
 
 from __future__ import annotations
 
-import copy
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from hexad.learner.pack import Cut, Micro, dealt
 from hexad.learner.ranks import Ranks, Single
 from hexad.learner.report import NonFiniteUpdate, UpdateReport
 from hexad.learner.root import Root
+from hexad.policy.adapter import copied, load, moving
 from hexad.policy.engine import Weights
 from hexad.recipe.axes import Recipe
 from hexad.update import preference
@@ -78,7 +78,7 @@ class PreferenceLearner:
         self.follows = rounds is not None and rounds.reference == "round_start"
         self.reference: Root | None = None
         if self.loss.reference:
-            self.reference = Root(copy.deepcopy(policy.model)).eval().requires_grad_(False)
+            self.reference = Root(copied(policy.model)).eval().requires_grad_(False)
 
     @property
     def steps(self) -> int:
@@ -86,14 +86,13 @@ class PreferenceLearner:
         return self.stepper.steps
 
     def weights(self) -> Weights:
-        """The model's state dict: live tensors, not a copy."""
-        weights: Weights = self.policy.model.state_dict()
-        return weights
+        """What the steps change of the model: live tensors, not a copy."""
+        return self.policy.weights()
 
     def begin_round(self) -> None:
         """A round of data begins: its reference is the present policy, where the recipe says so."""
         if self.follows and self.reference is not None:
-            self.reference.load_state_dict(self.root.state_dict())
+            load(self.reference.model, self.policy.weights())
             self.anchor, self.since = self.lineage, self.version
 
     # -- score -------------------------------------------------------------------------------
@@ -261,7 +260,7 @@ class PreferenceLearner:
         own: dict[str, Any] = {"version": self.version, "lineage": self.lineage}
         own |= {"anchor": self.anchor, "since": self.since}
         if self.follows and self.reference is not None:
-            frozen = self.reference.model.state_dict()
+            frozen = moving(self.reference.model)
             own |= {f"{_REFERENCE}{name}": value.clone() for name, value in frozen.items()}
         return {**own, **self.stepper.state()}
 
@@ -273,7 +272,7 @@ class PreferenceLearner:
         if self.follows and self.reference is not None:
             start = len(_REFERENCE)
             frozen = {n[start:]: v for n, v in state.items() if n.startswith(_REFERENCE)}
-            self.reference.model.load_state_dict(frozen)
+            load(self.reference.model, frozen)
             self.anchor, self.since = state["anchor"], state["since"]
         elif state["anchor"] != self.anchor:
             raise UserError(
@@ -285,3 +284,4 @@ class PreferenceLearner:
         with self.lease.writer() if self.lease is not None else nullcontext():
             self.stepper.restore(state)
         self.version, self.lineage = state["version"], state["lineage"]
+        self.policy.require_lineage(self.lineage)

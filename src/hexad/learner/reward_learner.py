@@ -70,9 +70,8 @@ class RewardLearner:
         return self.stepper.steps
 
     def weights(self) -> Weights:
-        """The sampling policy's state dict."""
-        weights: Weights = self.policy.model.state_dict()
-        return weights
+        """The sampling policy's weights."""
+        return self.policy.weights()
 
     def rewards(self, episodes: Sequence[Episode]) -> list[float]:
         """See :meth:`RewardModel.rewards`."""
@@ -173,10 +172,14 @@ class RewardLearner:
 
     def state(self) -> dict[str, Any]:
         """A copy of everything a resume needs, the reward model's weights included."""
-        own = {"version": self.version, "measured": self.model.measured}
+        own = {"version": self.version, "lineage": self.lineage, "measured": self.model.measured}
         return {**own, **self.stepper.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue exactly where :meth:`state` was taken."""
+        """Continue exactly where :meth:`state` was taken.
+
+        Raises ``UserError`` when the policy that samples is another than when the run began.
+        """
+        self.policy.require_lineage(state["lineage"])
         self.stepper.restore(state)
         self.version, self.model.measured = state["version"], state["measured"]

@@ -6,7 +6,6 @@ differences between episodes of one task are trained, so its zero says nothing (
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from hexad.learner.batch import Batch
 from hexad.learner.critic import ValueNet
 from hexad.learner.pack import Cut, dealt
 from hexad.learner.ranks import Single
+from hexad.policy.adapter import copied
 from hexad.policy.load import inside, load_policy
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class RewardModel:
     @classmethod
     def beside(cls, policy: Policy) -> RewardModel:
         """A fresh one on a copy of ``policy``: every reward is 0."""
-        own = replace(policy, model=copy.deepcopy(policy.model))
+        own = replace(policy, model=copied(policy.model))
         return cls(own, _net(own))
 
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,17 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from hexad.learner.root import Root
+from hexad.policy.adapter import copied, trained
 from hexad.update.anchor import ewma
 
 Named = Mapping[str, Tensor]
 
 
 class Shadow:
-    """A second model of the policy's shape, without gradients, that takes any weights of its."""
+    """A second model of the policy's shape, without gradients, that takes any trained weights."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.root = Root(copy.deepcopy(model)).eval().requires_grad_(False)
-        self._own: dict[str, nn.Parameter] = dict(self.root.model.named_parameters())
+        self.root = Root(copied(model)).eval().requires_grad_(False)
+        own = dict(self.root.model.named_parameters())
+        self._own: dict[str, nn.Parameter] = {n: own[n] for n, _ in trained(model)}
 
     @torch.no_grad()
     def holding(self, weights: Named) -> Root:

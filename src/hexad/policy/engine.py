@@ -17,7 +17,7 @@ from hexad.contract.sampling import Sampling
 from hexad.contract.support import Support
 
 Weights: TypeAlias = Mapping[str, torch.Tensor]
-"""A state dict of the policy's Hugging Face model."""
+"""What training may change of the policy's Hugging Face model: its state dict, or its adapter's."""
 Refresh: TypeAlias = Literal["at_turn", "in_flight"]
 """What becomes of open requests when weights are published: they finish, or go on with the new."""
 

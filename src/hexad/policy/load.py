@@ -6,7 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import HfApi
@@ -21,12 +21,17 @@ from transformers import (
 
 from hexad.contract.faults import UserError
 from hexad.contract.sampling import Sampling
+from hexad.policy import adapter as adapters
 from hexad.policy import builtin
-from hexad.policy.policy import Policy
+from hexad.policy.adapter import Base
+from hexad.policy.policy import Policy, weights_digest
 from hexad.policy.quiet import quiet
 from hexad.policy.seams import Seams
 from hexad.policy.template import Template
 from hexad.policy.transforms import require_replayable
+
+if TYPE_CHECKING:
+    from hexad.recipe.axes import AdapterSpec
 
 _WHERE = "policy.model"
 _UNREADABLE = (
@@ -48,23 +53,36 @@ _STEP = re.compile(r"step_(\d+)")
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-def load_policy(model: str, *, seed: int, dtype: torch.dtype = torch.float32) -> Policy:
+def load_policy(
+    model: str,
+    *,
+    seed: int,
+    dtype: torch.dtype = torch.float32,
+    adapter: AdapterSpec | None = None,
+) -> Policy:
     """Load ``model``: ``builtin:tiny``, ``builtin:small``, a folder, or a Hugging Face id.
 
-    A folder is a Hugging Face model, a Hexad run (its newest whole checkpoint) or one checkpoint.
-    ``seed`` initialises a built-in model and touches no global random state; ``dtype`` is the type
-    of the weights. Nothing but safetensors is read and no code of a model is run. Raises
+    A folder is a Hugging Face model, a LoRA adapter in PEFT's layout, a Hexad run (its newest whole
+    checkpoint) or one checkpoint. With ``adapter`` only a LoRA adapter trains: that of the folder,
+    or a fresh one; without, a folder's adapter is merged into the weights. ``seed`` initialises a
+    built-in model or a fresh adapter and touches no global random state; ``dtype`` is the type of
+    the weights. Nothing but safetensors is read and no code of a model is run. Raises
     ``UserError`` for a model that is missing, broken, without a usable chat template, or whose
     ``generation_config`` cannot be replayed.
     """
     if model.startswith(builtin.PREFIX):
+        if adapter is not None:
+            raise UserError(
+                f"{model} begins at random: there is nothing for an adapter to add to",
+                where="policy.adapter",
+                fix="leave it out, or name a trained model",
+            )
         tokenizer = builtin.tokenizer()
         shape = model.removeprefix(builtin.PREFIX)
         network = builtin.model(shape, vocabulary=len(tokenizer), seed=seed).to(dtype)
-        ends = [tokenizer.convert_tokens_to_ids(builtin.END_OF_TEXT)]
+        ends, known, base = [tokenizer.convert_tokens_to_ids(builtin.END_OF_TEXT)], "none", None
     else:
-        source, local = _source(model)
-        tokenizer, network = _open(source, local, model, dtype)
+        tokenizer, network, known, base = _opened(model, seed, dtype, adapter)
         ends = _stop_ids(network.generation_config)
     rows = network.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
@@ -78,7 +96,37 @@ def load_policy(model: str, *, seed: int, dtype: torch.dtype = torch.float32) ->
     network.generation_config = GenerationConfig(
         eos_token_id=stop_ids, pad_token_id=tokenizer.pad_token_id
     )
-    return Policy(network.eval(), tokenizer, model, tuple(stop_ids), _max_context(network, model))
+    context = _max_context(network, model)
+    return Policy(network.eval(), tokenizer, model, tuple(stop_ids), context, known, base)
+
+
+def _opened(
+    model: str, seed: int, dtype: torch.dtype, adapter: AdapterSpec | None
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel, str, Base | None]:
+    """Tokenizer, network, and the adapter's digest and base, of a folder or a hub id."""
+    source, local = _source(model)
+    folder = Path(source) if local and adapters.holds(Path(source)) else None
+    if folder is None:
+        tokenizer, network = _open(source, local, model, dtype)
+        base = Base(str(Path(source).absolute()) if local else source)
+    else:
+        base = adapters.base_of(folder)
+        tokenizer, network, _, _ = _opened(base.model, seed, dtype, None)
+        adapters.require_base(folder, base, weights_digest(network))
+        if (folder / "tokenizer.json").is_file():
+            tokenizer = _tokenizer(source, only_local=True)
+    if adapter is None:
+        return (
+            tokenizer,
+            network if folder is None else adapters.merged(network, folder),
+            "none",
+            None,
+        )
+    base = Base(base.model, weights_digest(network))
+    known = adapters.attach(network, adapter, seed)
+    if folder is not None:
+        adapters.resume(network, folder)
+    return tokenizer, network, known, base
 
 
 def _max_context(network: PreTrainedModel, model: str) -> int:
@@ -176,9 +224,7 @@ def _pretrained(
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     _require_json(Path(source))
     safe: dict[str, Any] = {"local_files_only": only_local, "trust_remote_code": False}
-    tokenizer = AutoTokenizer.from_pretrained(source, **safe)
-    if not tokenizer.is_fast:
-        raise ValueError("its tokenizer has no fast (tokenizer.json) form")
+    tokenizer = _tokenizer(source, only_local)
     with quiet(), torch.random.fork_rng(devices=[]):
         network, report = AutoModelForCausalLM.from_pretrained(
             source,
@@ -192,6 +238,15 @@ def _pretrained(
         missing = ", ".join(sorted(report["missing_keys"])[:3])
         raise ValueError(f"its weights lack {missing}")
     return tokenizer, network
+
+
+def _tokenizer(source: str, only_local: bool) -> PreTrainedTokenizerBase:
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        source, local_files_only=only_local, trust_remote_code=False
+    )
+    if not tokenizer.is_fast:
+        raise ValueError("its tokenizer has no fast (tokenizer.json) form")
+    return tokenizer
 
 
 def _require_json(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import math
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from hexad.contract.arrays import Bools
 from hexad.contract.digest import code_digest
 from hexad.contract.faults import ContractViolation, EngineFault
 from hexad.contract.sampling import Sampling
+from hexad.policy import adapter as adapters
 from hexad.policy import attend, block, cuts, decode, draw, generic, grammar, lean, qwen, transforms
 from hexad.policy.backend import Ask, Backend, Index
 from hexad.policy.cuts import Cuts
@@ -59,7 +59,7 @@ class LocalEngine:
             raise ValueError(f"an engine needs at least one row, got {rows}")
         self._policy = policy
         self._bound = bind
-        self._model: Any = policy.model if bind else copy.deepcopy(policy.model)
+        self._model: Any = policy.model if bind else adapters.copied(policy.model)
         self._vocabulary = int(self._model.get_output_embeddings().weight.shape[0])
         self._backend: Backend = (
             lean.Lean(self._model, max(rows, slots or 2 * rows))
@@ -84,6 +84,7 @@ class LocalEngine:
         config = {"path": self._backend.name, "dtype": dtype, "device": device}
         sources = (
             sys.modules[__name__],
+            adapters,
             attend,
             block,
             decode,
@@ -150,7 +151,7 @@ class LocalEngine:
         if (weights is None) != self._bound:
             raise ContractViolation("a bound engine publishes no weights, a copying one needs them")
         if weights is not None:
-            require_fit(weights, self._model.state_dict())
+            require_fit(weights, adapters.moving(self._model))
         elif refresh == "in_flight":
             raise ContractViolation("a bound engine cannot take weights in flight")
         if self._publishing:
@@ -162,7 +163,7 @@ class LocalEngine:
             while self._table.tickets or (self._queue and refresh == "at_turn"):
                 await self._changed.wait()
             if weights is not None:
-                self._model.load_state_dict(weights)
+                adapters.load(self._model, weights)
             self._backend.retire()
             self._writes, self._adapter = self._lease.writes, self._policy.adapter
             self._version = version

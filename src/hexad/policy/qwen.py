@@ -10,17 +10,24 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hexad.policy.adapter import is_adapted, whole_weight
 from hexad.policy.attend import Prefill
 from hexad.policy.block import Affine, Block, Floors, Turn, enter, leave, linear, rms
 from hexad.policy.decode import Net
 from hexad.policy.kv import Shape
 
+_EXACT = 4
+"""Bytes of a number that an adapter's sum keeps its meaning in."""
 _SMALL = 1 << 19
 """Most bytes of a weight that is copied; see :func:`_map`."""
 
 
 def lean_shaped(model: nn.Module) -> bool:
-    """Whether :class:`Qwen` computes exactly what ``model`` computes."""
+    """Whether :class:`Qwen` computes exactly what ``model`` computes.
+
+    An adapter of linear maps is added into the weights, in 32 bits or more: in 16 the sum would
+    round away most of what training has moved.
+    """
     config: Any = model.config
     if type(model).__name__ != "Qwen3ForCausalLM" or config.hidden_act != "silu":
         return False
@@ -30,7 +37,13 @@ def lean_shaped(model: nn.Module) -> bool:
         return False
     known = (nn.Linear, nn.Embedding, nn.ModuleList, nn.SiLU)
     own = ("transformers.models.qwen3.", "transformers.activations")
-    return all(type(m) in known or type(m).__module__.startswith(own) for m in model.modules())
+    inner = {id(m) for each in model.modules() if is_adapted(each) for m in each.modules()}
+    if inner and any(p.itemsize < _EXACT for p in model.parameters()):
+        return False
+    return all(
+        id(m) in inner or type(m) in known or type(m).__module__.startswith(own)
+        for m in model.modules()
+    )
 
 
 class Qwen:
@@ -129,8 +142,13 @@ class Qwen:
 
 def _together(maps: Sequence[nn.Linear]) -> Affine:
     """One linear map that does the work of ``maps`` side by side."""
-    biases = [each.bias for each in maps if each.bias is not None]
-    return _map(_adjacent([each.weight for each in maps]), _adjacent(biases) if biases else None)
+    plain = [getattr(each, "base_layer", each) for each in maps]
+    biases = [each.bias for each in plain if each.bias is not None]
+    if any(is_adapted(each) for each in maps):
+        weight = torch.cat([whole_weight(each) for each in maps])
+    else:
+        weight = _adjacent([each.weight for each in plain])
+    return _map(weight, _adjacent(biases) if biases else None)
 
 
 def _map(weight: torch.Tensor, bias: torch.Tensor | None) -> Affine:

@@ -101,12 +101,29 @@ class SamplingSpec(Axis):
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.grammar)
 
 
+class AdapterSpec(Axis):
+    """A LoRA adapter (Hu et al., arXiv:2106.09685), through peft: W + alpha / rank B A.
+
+    Without dropout: it would put the learner's policy beside the one that sampled.
+    """
+
+    rank: Positive = 16
+    """Rows of A and columns of B."""
+    alpha: Positive = 32
+    """Scale: what B A adds is multiplied by ``alpha / rank``."""
+    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    """Names of the linear maps that get one; ``all-linear`` leaves out the output embeddings."""
+
+
 class PolicySpec(Axis):
     """Who acts."""
 
     model: str = "builtin:tiny"
     """``builtin:tiny``, ``builtin:small``, a Hugging Face folder or id, or a Hexad run folder;
-    ``previous`` in a later stage of a staged path."""
+    ``previous`` in a later stage of a staged path. A folder may hold a LoRA adapter."""
+    adapter: AdapterSpec | None = None
+    """Train a LoRA adapter alone: that of ``model``, or a fresh one on it. ``null`` trains all
+    weights; an adapter that ``model`` holds is merged into them first."""
     sampling: SamplingSpec = SamplingSpec()
     """How tokens are sampled in training and, by default, in evaluation."""
 

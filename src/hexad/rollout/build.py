@@ -55,7 +55,8 @@ class Lineage:
 def policy_of(recipe: Recipe) -> Policy:
     """The policy that the recipe starts with. Raises ``UserError`` for weights not finite."""
     dtype = getattr(torch, recipe.system.dtype)
-    policy = load_policy(recipe.policy.model, seed=recipe.run.seed, dtype=dtype)
+    spec = recipe.policy
+    policy = load_policy(spec.model, seed=recipe.run.seed, dtype=dtype, adapter=spec.adapter)
     for name, weights in policy.model.state_dict().items():
         if weights.is_floating_point() and not bool(weights.isfinite().all()):
             raise UserError(

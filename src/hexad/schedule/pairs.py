@@ -76,6 +76,7 @@ class RoundSource:
             sampled=sampled,
             reused=frozenset(e.episode_id for index in known for e in self._items[index]),
             begins=begins,
+            open=self._begun is not None and self._spec.passes is not None,
         )
 
     def publish(self, weights: Weights | None, version: int, lineage: str) -> None:

@@ -20,7 +20,8 @@ class Harvest:
     ``greedy`` holds the score of an auxiliary greedy rollout by group id, NaN where it was not
     scored; ``values`` holds, by episode id, the value of the state that each turn began in, from
     continuations. ``reused`` names episodes that an earlier batch was trained on: they are booked
-    already. ``begins``: a round of data begins with these. ``ages`` are seconds since the end of an
+    already. ``begins``: a round of data begins with these; ``open``: more of its samples wait to be
+    trained on, so no budget of samples ends the run yet. ``ages`` are seconds since the end of an
     episode, by id, where it waited. An ``interrupted`` harvest is none: the user asked for the end.
     """
 
@@ -34,6 +35,7 @@ class Harvest:
     interrupted: bool = False
     reused: frozenset[str] = frozenset()
     begins: bool = False
+    open: bool = False
 
 
 class Source(Protocol):

@@ -112,7 +112,8 @@ def beyond(side: Tensor, pair: Tensor, alpha: float) -> Tensor:
     place[order] = torch.arange(len(owner), device=owner.device) - starts[owner[order]]
     group = torch.unique(pair, return_inverse=True)[1]
     shared = torch.full_like(length, len(owner)).scatter_reduce(0, group, length[owner], "amin")
-    return torch.where(place < shared[group], 1.0, alpha).double()
+    share = torch.ones(len(place), dtype=torch.float64, device=place.device)
+    return share.masked_fill(place >= shared[group], alpha)
 
 
 def decayed(side: Tensor, turn: Tensor, gamma: float) -> Tensor:

@@ -14,6 +14,9 @@ _IDLE = ("target_kl", "correction", "kl", "ess", "entropy", "positive_nll")
 _SCORED = ("reward_gap", "branch")
 """Rules of ``data.pairs`` that compare scores."""
 
+_SAMPLED = ("episodes", "rollout_tokens", "tool_calls")
+"""Budgets that sampling consumes."""
+
 
 def loss(recipe: Recipe) -> Iterator[Problem]:
     """A preference loss has its numbers, and no other surrogate has any."""
@@ -96,9 +99,22 @@ def rounds(recipe: Recipe) -> Iterator[Problem]:
     if episodes is not None and episodes <= spec.tasks * data.group_size:
         reason = "the first round's samples use it up, before anything is learned from them"
         yield Problem("budget.episodes", reason, "use budget.train_tokens")
-    if recipe.budget.rollout_tokens is not None:
-        reason = "samples come at the start of a round, so this budget says nothing of training"
-        yield Problem("budget.rollout_tokens", reason, "use budget.train_tokens")
+    yield from _sampled(recipe, spec)
+
+
+def _sampled(recipe: Recipe, spec: RoundsSpec) -> Iterator[Problem]:
+    """A round samples at its start: a budget of samples ends the run when it is trained through."""
+    limits = recipe.budget.model_dump(include=set(_SAMPLED), exclude_none=True)
+    if not limits:
+        return
+    key = f"budget.{next(iter(limits))}"
+    if spec.passes is None:
+        reason = "samples come at the start of a round, and this one never ends"
+        yield Problem(key, reason, "use data.rounds.passes: 2, or budget.train_tokens")
+    if recipe.update.optimizer.schedule != "constant" and recipe.budget.train_tokens is None:
+        reason = f"{key} is used up at the start of the last round, which would learn at its end"
+        fix = "use schedule: constant, or budget.train_tokens"
+        yield Problem("update.optimizer.schedule", reason, fix)
 
 
 def _reference(recipe: Recipe, spec: RoundsSpec) -> Iterator[Problem]:
