@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders import episode, segment, support_of
-from fixtures.episodes import BAD, CUT, DEMONSTRATION, GOOD, STORE_V1, STORE_V2
+from fixtures.episodes import BAD, CUT, DEMONSTRATION, GOOD, STORE_V1, STORE_V2, STORE_V3
 from hexad.contract.arrow import SCHEMA, from_ipc, from_table, to_ipc, to_table
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Actor, Costs, Episode, Times
@@ -171,8 +171,9 @@ def test_files_of_schema_version_1_stay_readable():
     assert same(Store(STORE_V1).read([1]), [DEMONSTRATION])
 
 
-def test_files_of_schema_version_2_stay_readable():
-    assert same(Store(STORE_V2).read(), [*CUT.values(), *GOOD.values()])
+@pytest.mark.parametrize("folder", [STORE_V2, STORE_V3])
+def test_files_of_schema_versions_2_and_3_stay_readable(folder):
+    assert same(Store(folder).read(), [*CUT.values(), *GOOD.values()])
 
 
 def test_parts_of_both_versions_live_in_one_store(tmp_path):
@@ -188,7 +189,7 @@ def test_parts_of_both_versions_live_in_one_store(tmp_path):
     store.compact()
     assert len(store.parts()) == 1 and store.check() == []
     assert same(store.read(), [*old, *CUT.values()])
-    assert store.parts()[0].read().schema.metadata[b"hexad_schema"] == b"3"
+    assert store.parts()[0].read().schema.metadata[b"hexad_schema"] == b"4"
 
 
 def test_a_slice_of_an_old_table_is_upgraded_too():
@@ -219,7 +220,7 @@ def test_offsets_that_do_not_cut_the_ids_are_refused(offsets):
 def test_unknown_schema_version_is_refused(tmp_path):
     table = to_table([episode()]).replace_schema_metadata({b"hexad_schema": b"99"})
     pq.write_table(table, tmp_path / "part-000000.parquet")
-    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1 to 3") as error:
+    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1 to 4") as error:
         Store(tmp_path).read()
     assert error.value.where.endswith("part-000000.parquet")
     with pytest.raises(UserError, match="schema version 99"):

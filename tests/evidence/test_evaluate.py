@@ -6,6 +6,7 @@ import pytest
 from hexad.contract.events import EpisodeDone, Evaluated, Timed
 from hexad.contract.faults import FaultRecord
 from hexad.contract.task import Split, Task
+from hexad.environments.protocol import stratum_of
 from hexad.evidence import evaluate as module
 from hexad.evidence import journal
 from hexad.evidence.evaluate import Question, evaluate
@@ -39,6 +40,7 @@ def played(monkeypatch, episode):
                 replace(
                     episode(plan.episode_id, status=status, ending=_ending(status)),
                     task_id=plan.task.task_id,
+                    stratum=stratum_of(world.family, plan.task),
                 )
                 for plan, status in zip(plans, statuses, strict=True)
             ]
@@ -140,6 +142,6 @@ def test_costs_are_of_episodes_that_did_not_fault(episode):
         episode("b", tokens=99, status="environment_failure", ending="environment_error"),
         faults=(fault,),
     )
-    result = tabulate("selection", 0, [whole, broken], {})
+    result = tabulate("selection", 0, [whole, broken])
     assert result.tokens.mean == 8 and result.tool_calls.mean == 2 and result.faults == {"tool": 1}
     assert result.strata == {}

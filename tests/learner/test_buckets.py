@@ -7,6 +7,7 @@ import pytest
 import torch
 from learner_world import assign, episode, random_episodes, recipe, segment, tiny
 
+from hexad.contract.mix import labels
 from hexad.contract.tally import Tally
 from hexad.evidence.staleness import numbers
 from hexad.learner import buckets
@@ -122,6 +123,15 @@ def test_mixes_show_what_staleness_shifts():
     fresh = replace(BATCH, version=torch.where(BATCH.version == 2, 5, BATCH.version))
     found = values(batch=fresh)
     assert found["mix/fresh/ending_terminal"] == [1.0] and found["mix/fresh/horizon_0"] == [1.0]
+
+
+def test_the_mix_names_the_kind_of_task():
+    made = [replace(each, stratum=f"operations {n}") for n, each in enumerate(BATCH.episodes)]
+    assert [labels(each)[2:] for each in made] == [("task_operations_0",), ("task_operations_1",)]
+    assert labels(replace(made[0], stratum="")) == labels(made[0])[:2]
+    assert labels(replace(made[0], stratum="a/b\nc"))[2] == "task_a_b_c"
+    found = values(batch=replace(BATCH, episodes=tuple(made)))
+    assert found["mix/accepted/task_operations_0"] == [1.0, 0.0]
 
 
 def test_a_later_step_replaces_what_an_earlier_one_saw():

@@ -69,7 +69,7 @@ def test_a_right_answer_with_a_violation_is_a_cell_of_its_own(experts):
     assert Conduct.restored(row).state() == row
     for episode in experts:
         assert episode.score({"task": 5.0}) == (-1.0 if episode.violations else 5.0)
-    table = tabulate("gate", 0, experts, {}, Prices(call=2.0)).row()
+    table = tabulate("gate", 0, experts, Prices(call=2.0)).row()
     assert table["violations"] == table["unauthorised"] == count and table["success"] == 1.0
     assert table["cost"]["max"] == 6.0
 

@@ -52,6 +52,7 @@ def test_a_tool_that_never_returns_is_a_fault_and_the_run_goes_on_with_paused_ep
         "data.retries=0",
     )
     assert heard["Parked"] > 0 and heard["Gone"] == 0
+    assert {e.stratum for e in episodes} <= {f"operations {n}" for n in (1, 2, 3)}
     hung = [e for e in episodes if e.ending.faulted]
     assert hung and all("took longer than 1.5 s" in e.ending.reason for e in hung)
     tokens = sum(e.costs.sampled_tokens for e in hung)

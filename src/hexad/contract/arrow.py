@@ -102,6 +102,7 @@ _COLUMNS: list[pa.Field] = [
     *_required(rewards=_list(_REWARD), faults=_list(_FAULT)),
     *_required(refusals=_list(_REFUSAL), signals=_list(_LEVELS)),
     pa.field("gate", _GATE),
+    *_required(stratum=pa.string()),
     *_required(
         costs=pa.struct(_required(**{f.name: pa.int64() for f in fields(Costs)})),
         times=pa.struct(_required(**dict.fromkeys(_TIMES, pa.float64()))),
@@ -119,11 +120,12 @@ _PARTS = list(_SEGMENT)
 _PART_TYPES = {field.name: field.type for field in _PARTS}
 _SPAN_FIELDS = list(_SPAN)
 _ADDED_3 = ("refusals", "signals", "gate")
+_ADDED_4 = ("stratum",)
 _TIMES_2 = pa.struct(_required(**dict.fromkeys(_TIMES[:-1], pa.float64())))
 _COLUMNS_2 = [
     pa.field("times", _TIMES_2, False) if field.name == "times" else field
     for field in _COLUMNS
-    if field.name not in _ADDED_3
+    if field.name not in (*_ADDED_3, *_ADDED_4)
 ]
 _OLDER = {
     1: pa.schema(
@@ -133,6 +135,7 @@ _OLDER = {
         ]
     ),
     2: pa.schema(_COLUMNS_2),
+    3: pa.schema([field for field in _COLUMNS if field.name not in _ADDED_4]),
 }
 """The columns of earlier schema versions; their files are read, and rewritten in the new form."""
 
@@ -210,10 +213,12 @@ def upgraded(table: pa.Table) -> pa.Table:
         table = table.set_column(place, SCHEMA.field("segments"), column)
     if first and "initial_state" in table.column_names:  # nobody recorded the turns' states
         table = _with_nothing(table, "states", after="initial_state")
+    third = metadata.get(VERSION_KEY) == b"3"
     if "faults" in table.column_names:
-        for name in reversed(_ADDED_3):
-            table = _with_nothing(table, name, after="faults")
-    if "times" in table.column_names:
+        last = "gate" if third else "faults"
+        for name in reversed(_ADDED_4 if third else (*_ADDED_3, *_ADDED_4)):
+            table = _with_nothing(table, name, after=last)
+    if not third and "times" in table.column_names:
         field, place = SCHEMA.field("times"), table.column_names.index("times")
         whole = [_with_waiting(chunk, field.type) for chunk in table.column("times").chunks]
         table = table.set_column(place, field, pa.chunked_array(whole, field.type))
@@ -221,9 +226,10 @@ def upgraded(table: pa.Table) -> pa.Table:
 
 
 def _with_nothing(table: pa.Table, name: str, after: str) -> pa.Table:
-    """``table`` with a column of empty lists, or of nulls, behind ``after``."""
+    """``table`` with a column of nulls, empty texts or empty lists behind ``after``."""
     field = SCHEMA.field(name)
-    none = pa.array([None if field.nullable else []] * len(table), field.type)
+    nothing: Any = "" if field.type == pa.string() else []
+    none = pa.array([None if field.nullable else nothing] * len(table), field.type)
     return table.add_column(table.column_names.index(after) + 1, field, none)
 
 
@@ -260,6 +266,7 @@ def _facts(episode: Episode) -> dict[str, Any]:
         "refusals": [asdict(refusal) for refusal in episode.refusals],
         "signals": [asdict(levels) for levels in episode.signals],
         "gate": asdict(episode.gate) if episode.gate else None,
+        "stratum": episode.stratum,
         "costs": asdict(episode.costs),
         "times": asdict(episode.times),
         "provenance": provenance.parts() | {"versions": versions},

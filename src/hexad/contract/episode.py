@@ -16,9 +16,9 @@ from hexad.contract.segment import Segment, SpanKind
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the stored form of segments and episodes. 2 added the supports of sampled tokens, 3
-refusals, process signals, gates and the seconds of waiting for approval."""
+refusals, process signals, gates and the seconds of waiting for approval, 4 the task's stratum."""
 
 
 GATE = "gate"
@@ -71,7 +71,8 @@ class Episode:
     ``states`` are the environment's digests of the state that each assistant turn began in, the
     first one included; empty where the environment names none. ``refusals`` are calls that were
     not executed because they may not be, ``signals`` what process signals said of the states, and
-    a ``gate`` is the reward of the whole episode in place of its components.
+    a ``gate`` is the reward of the whole episode in place of its components. ``stratum`` is the
+    kind of task by which results are broken down, "" where the environment names none.
     """
 
     episode_id: str
@@ -96,6 +97,7 @@ class Episode:
     refusals: tuple[Refusal, ...] = ()
     signals: tuple[Levels, ...] = ()
     gate: Gate | None = None
+    stratum: str = ""
 
     @property
     def faulted(self) -> bool:

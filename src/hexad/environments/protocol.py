@@ -135,6 +135,15 @@ class TaskFamily(Protocol):
         ...
 
 
+def stratum_of(family: TaskFamily, task: Task) -> str:
+    """The kind of ``task`` by which results are broken down, such as "operations 3"; "" for none.
+
+    ``family.stratum`` may name the key of a task's data that says it; else it is ``stratum``.
+    """
+    key = getattr(family, "stratum", "stratum")
+    return f"{key} {task.data[key]}" if key in task.data else ""
+
+
 @runtime_checkable
 class Declaring(Protocol):
     """A family that says what its tools may change: optional, and needed by whoever guards them."""

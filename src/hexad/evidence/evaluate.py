@@ -80,15 +80,12 @@ def evaluate(
     use of ``hidden`` is written to ``hidden.jsonl`` before it begins; that log is never rewound.
     At most ``rows`` episodes are live at once. ``beside`` may add entries to the row. ``sink``
     receives the episodes (purpose ``evaluation``), then the seconds and the result.
-    ``family.stratum`` may name the key of a task's data by which success is broken down. Raises
-    ``UserError`` when the split holds fewer tasks, ``ValueError`` without feedback.
+    Raises ``UserError`` when the split holds fewer tasks, ``ValueError`` without feedback.
     """
     place = Place(folder, rows, sink)
     played = attempts(question, world, question.attempts, place)
-    key = getattr(world.family, "stratum", "stratum")
-    strata = {t.task_id: f"{key} {t.data[key]}" for t in played.tasks if key in t.data}
     split, version = str(question.split), question.version
-    result = tabulate(split, version, played.episodes, strata, world.prices)
+    result = tabulate(split, version, played.episodes, world.prices)
     row = {**result.row(), **beside(question.split, played.tasks, played.episodes)}
     row["attempts"] = question.attempts
     booked(question, world, (row, result.rate), played, place)

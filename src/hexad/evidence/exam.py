@@ -105,15 +105,14 @@ def tabulate(
     split: str,
     version: int,
     episodes: Sequence[Episode],
-    strata: Mapping[str, str],
     prices: Prices | None = None,
 ) -> Evaluation:
-    """Count ``episodes``. ``strata`` maps a task id to its stratum, if it has one."""
+    """Count ``episodes``."""
     whole = [episode for episode in episodes if not episode.faulted]
     named: dict[str, list[Episode]] = {}
     for episode in episodes:
-        if name := strata.get(episode.task_id):
-            named.setdefault(name, []).append(episode)
+        if episode.stratum:
+            named.setdefault(episode.stratum, []).append(episode)
     return Evaluation(
         split=split,
         version=version,

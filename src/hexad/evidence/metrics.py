@@ -193,8 +193,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "mix/*",
-        "generated, accepted or fresh (lag 0) episodes with this ending or horizon (turns, by "
-        "lower end)",
+        "generated, accepted or fresh (lag 0) episodes with this ending, horizon (turns, by lower "
+        "end) or kind of task",
         "share",
         "timing",
         note="alike: a difference is a shift of states",

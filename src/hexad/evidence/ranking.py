@@ -45,7 +45,7 @@ def rank(question: Question, world: World, ranking: Ranking, place: Place) -> di
     rate = Rate.of(sum(won), len(won))
     right = [e.verdict is not None and e.verdict.success for e in judged]
     split, version = str(question.split), question.version
-    counted = tabulate(split, version, played.episodes, {}, world.prices).row()
+    counted = tabulate(split, version, played.episodes, world.prices).row()
     row: dict[str, Any] = {k: v for k, v in counted.items() if k not in _RATE}
     row |= rate.row() | {"measure": MEASURE}
     found = cut(list(rewards.values()), right)

@@ -9,6 +9,7 @@ from typing import overload
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Actor, Costs, Episode, Times
 from hexad.contract.faults import EnvironmentFault, Fault, FaultRecord, ToolFault
+from hexad.environments.protocol import stratum_of
 from hexad.rollout.attempt import Attempt, Seat
 from hexad.rollout.entries import Spent
 from hexad.rollout.host import Hosts
@@ -112,6 +113,7 @@ def _episode(attempt: Attempt, ending: Ending, spent: Spent) -> Episode:
         member=plan.member,
         split=plan.split,
         environment=plan.environment,
+        stratum=stratum_of(world.family, plan.task),
         initial_state=attempt.initial_state,
         states=attempt.states,
         seed=plan.environment_seed(attempt.number),

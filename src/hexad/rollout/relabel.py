@@ -153,6 +153,7 @@ def _made(episode: Episode, found: list[Segment], world: World) -> Episode:
         member=0,
         split=episode.split,
         environment=episode.environment,
+        stratum=episode.stratum,
         initial_state=episode.initial_state,
         seed=episode.seed,
         segments=(found[0], *later),
