@@ -37,6 +37,7 @@ from hexad.contract.events import (
 from hexad.contract.faults import ContractViolation
 from hexad.contract.lag import lag
 from hexad.contract.store import Store
+from hexad.evidence import traces
 from hexad.evidence.ledger import Ledger
 from hexad.learner import checkpoint
 from hexad.learner.assemble import assemble
@@ -215,6 +216,9 @@ class Loop:
             if pretrain and isinstance(learner, Learner):
                 update = learner.skip
             report = update(batch, scores, credit, progress)
+        if report.trace is not None and parts.ranks.rank == 0:
+            value = None if scores.value is None else scores.value.value
+            traces.write(parts.run_dir, version, batch, report.trace, value)
         dynamic = parts.recipe.data.dynamic is not None
         event = _trained(version, batch, report, harvest, dynamic)
         self.emit(replace(event, scalars={**event.scalars, **told}))

@@ -18,7 +18,7 @@ from hexad.contract.events import Event, Sink, WorkLost, ignore
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
-from hexad.evidence import journal, losses, qualify, verifiers
+from hexad.evidence import journal, losses, qualify, traces, verifiers
 from hexad.evidence.evaluate import Beside, Place, Question, nothing
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
@@ -313,6 +313,8 @@ def _resume(loop: Loop, watcher: Watcher) -> None:
     first = parts_.ranks.rank == 0
     logs = checkpoint.Journal(parts_.logs, parts_.store) if first else None
     found = checkpoint.newest(parts_.run_dir)
+    if first:
+        traces.rewind(parts_.run_dir, 0 if found is None else found.step)
     if found is None:
         for path in parts_.logs:
             path.unlink(missing_ok=True)

@@ -15,7 +15,6 @@ from hexad.learner.assemble import assemble
 from hexad.learner.batch import RoleScore, Scores
 from hexad.learner.learner import Learner
 from hexad.learner.minibatch import index_of
-from hexad.learner.ranks import Single
 
 NAN = math.nan
 FIRST = segment(range(5), [0, 1, 1, 0, 1], [-1.0] * 3, [0, 0, 0, 1, 1], [-1, 4, 4, -1, 5])
@@ -40,7 +39,7 @@ def seen(tokens, batch=BATCH):
 
 
 def values(tokens=(1, 2, 4, 6), scores=Scores(), batch=BATCH):  # noqa: B008
-    found = buckets.values(view(scores, batch), seen(list(tokens), batch), Single())
+    found = buckets.values(view(scores, batch), seen(list(tokens), batch))
     return {name: [round(float(v), 12) for v in tensor] for name, tensor in found.items()}
 
 
@@ -99,7 +98,7 @@ def test_untrained_tokens_and_what_nobody_said_are_in_no_bucket():
     assert "bucket/lag_1/log_ratio_engine" not in found
     valid = BATCH.action & (BATCH.version == 2)
     cut = replace(view(), index=index_of(BATCH, valid))
-    only = buckets.values(cut, seen([6]), Single())
+    only = buckets.values(cut, seen([6]))
     assert {name.split("/")[1] for name in only if "bucket" in name} == {
         "lag_2",
         "age_4",

@@ -39,6 +39,11 @@ class Last:
         """Nothing seen."""
         return cls(*(torch.zeros(tokens, dtype=torch.float64) for _ in range(3)))
 
+    def gather(self, ranks: Ranks) -> None:
+        """Add up what every rank read of its own rows. Collective, once, after the last step."""
+        for each in (self.current, self.outside, self.read):
+            ranks.sum_([each])
+
     def begin(self, part: Tensor) -> None:
         """A step on ``part`` (bool [T]) begins: what an earlier one saw of it does not count."""
         for values in (self.current, self.outside, self.read):
@@ -64,8 +69,8 @@ class View:
     length: Tensor
 
 
-def values(view: View, last: Last, ranks: Ranks) -> dict[str, Tensor]:
-    """Values to be tallied by name; the same on every rank. Collective.
+def values(view: View, last: Last) -> dict[str, Tensor]:
+    """Values to be tallied by name; ``last`` is gathered.
 
     ``bucket/FAMILY_LOW/NAME`` with the families ``lag``, ``age`` and ``length``: of each accepted
     token ``advantage``, and where the policy had a choice ``log_ratio_update`` (rows that a step
@@ -78,8 +83,6 @@ def values(view: View, last: Last, ranks: Ranks) -> dict[str, Tensor]:
     ``mix/accepted/LABEL`` and ``mix/fresh/LABEL``: flags of the episodes in the loss, and of those
     among them without lag.
     """
-    for each in (last.current, last.outside, last.read):
-        ranks.sum_([each])
     count = len(view.batch.episodes)
     valid = view.index.valid
     oldest = torch.full((count,), -1, dtype=torch.int64)

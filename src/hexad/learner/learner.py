@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from hexad.contract.faults import ContractViolation
 from hexad.learner.batch import Batch, Credit, RoleScore, Scores
-from hexad.learner.buckets import Last
 from hexad.learner.critic import SharedCritic
 from hexad.learner.minibatch import Order, minibatches
 from hexad.learner.objective import Facts, Objective, adaptive, corrected, penalty, temperature
@@ -217,8 +216,8 @@ class Learner:
         self.roles.begin(self._now, trained(self.policy.model))
         at = (self.version, progress)
         work = Work.begin(batch, scores, credit, self.objective, at)
-        if self.objective.ratio and self.recipe.timing.mode == "asynchronous":
-            work.last = Last.of(len(batch.ids))
+        if self.objective.ratio:
+            work.watch(self.recipe, self.version)
         demand(scores, work.index.valid, old=needed, reference=self.reference is not None)
         if self.shared is not None:
             if credit.target is None or scores.value is None:

@@ -10,11 +10,31 @@ import torch
 from torch import Tensor
 
 from hexad.contract.tally import Tally
+from hexad.learner.buckets import Last
 from hexad.learner.ranks import Ranks
 
 
 class NonFiniteUpdate(Exception):
     """A step had a NaN or infinite loss or gradient and was not made (exit code 1)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """The learner's numbers of every token [T], float64, NaN where there is none.
+
+    ``ratio``: current / behaviour by the last step that read the token. ``advantage``: as it
+    entered the loss.
+    """
+
+    ratio: Tensor
+    advantage: Tensor
+
+    @classmethod
+    def of(cls, last: Last, behaviour: Tensor, advantage: Tensor, valid: Tensor) -> Trace:
+        """What ``last`` has seen, beside ``behaviour``; only ``valid`` (bool [T]) tokens count."""
+        seen = valid & (last.read > 0)
+        ratio = torch.where(seen, (last.current - behaviour.double()).exp(), torch.nan)
+        return cls(ratio, torch.where(valid, advantage.double(), torch.nan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +47,8 @@ class UpdateReport:
     pass was skipped. All are counted once an epoch. ``stopped``: ``target_kl`` ended the batch.
     ``roles`` maps a policy role to the ``version:digest`` that played it. ``scalars`` holds
     ``loss`` and ``grad_norm`` (means over optimiser steps), ``lr`` (of the last step) and ``kl``
-    (mean of k3 over action tokens); a number that was not measured is absent.
+    (mean of k3 over action tokens); a number that was not measured is absent. ``trace`` is there
+    for the batches that ``run.traces`` keeps.
     """
 
     optimizer_steps: int
@@ -39,6 +60,7 @@ class UpdateReport:
     roles: Mapping[str, str] = field(default_factory=dict)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
+    trace: Trace | None = None
 
 
 class Statistics:

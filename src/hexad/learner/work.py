@@ -13,7 +13,8 @@ from hexad.learner.batch import Batch, Credit, Scores
 from hexad.learner.minibatch import index_of
 from hexad.learner.objective import Objective
 from hexad.learner.ranks import Ranks
-from hexad.learner.report import Statistics, UpdateReport
+from hexad.learner.report import Statistics, Trace, UpdateReport
+from hexad.recipe.axes import Recipe
 from hexad.update import ratio, unit
 from hexad.update.reduce import Index
 
@@ -23,7 +24,8 @@ class Work:
     """``advantage`` float64 [T]; ``weight`` [T] corrects the policy term; ``unit`` [T] is that of
     the ratio; ``target`` and ``held`` [T] are those of a shared critic; ``length`` [T] the action
     tokens of the token's episode; ``lag`` [T] its age in versions; ``success`` bool [T]; ``direct``
-    [E] sums log current / behaviour over one step. ``last`` watches what buckets are made of.
+    [E] sums log current / behaviour over one step. ``last`` watches what is read, for
+    buckets where data may be ``stale``, and for a trace where the batch is ``traced``.
     """
 
     batch: Batch
@@ -40,6 +42,8 @@ class Work:
     target: Tensor | None = None
     held: Tensor | None = None
     last: buckets.Last | None = None
+    stale: bool = False
+    traced: bool = False
     statistics: Statistics = field(default_factory=Statistics)
     steps: int = 0
     loss_tokens: int = 0
@@ -78,6 +82,14 @@ class Work:
         work.observe_scores()
         return work
 
+    def watch(self, recipe: Recipe, version: int) -> None:
+        """Keep what the steps read of every token, where somebody asks for it."""
+        every = recipe.run.traces
+        self.stale = recipe.timing.mode == "asynchronous"
+        self.traced = every is not None and version % every == 0
+        if self.stale or self.traced:
+            self.last = buckets.Last.of(len(self.batch.ids))
+
     def observe_scores(self) -> None:
         """Tally what the scoring passes said."""
         valid, scores, batch = self.index.valid & ~self.batch.forced, self.scores, self.batch
@@ -111,10 +123,15 @@ class Work:
 
     def report(self, ranks: Ranks, roles: Mapping[str, str], *, stopped: bool) -> UpdateReport:
         """The end of it. Collective."""
+        trace = None
         if self.last is not None:
+            self.last.gather(ranks)
+            if self.traced:
+                trace = Trace.of(self.last, self.batch.behaviour, self.advantage, self.index.valid)
             about = (self.index, self.scores, self.advantage, self.lag, self.length)
             view = buckets.View(self.batch, *about)
-            for name, values in buckets.values(view, self.last, ranks).items():
+            found = buckets.values(view, self.last) if self.stale else {}
+            for name, values in found.items():
                 self.statistics.shared(name, values)
         tallies = self.statistics.tallies(ranks)
         shown = ("loss", "grad_norm", "kl", "kl_reference")
@@ -132,4 +149,5 @@ class Work:
             roles=roles,
             tallies=tallies,
             scalars=scalars,
+            trace=trace,
         )

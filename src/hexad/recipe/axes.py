@@ -330,6 +330,9 @@ class RunSpec(Axis):
     """When success is measured."""
     checkpoints: CheckpointSpec = CheckpointSpec()
     """When the run can be resumed from."""
+    traces: Positive | None = 10
+    """Every so many batches ratio, advantage and value of every token are kept for `hexad view`;
+    ``null`` keeps none."""
 
 
 class SystemSpec(Axis):

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.reward import OwnerKind, Reward
 from hexad.contract.segment import NO_VERSION, Segment, Span
+from hexad.evidence.traces import NAMES
 from hexad.view.words import Words, visible
 
 Row = dict[str, Any]
+_UNTRACED = "no trace: run.traces keeps one every so many batches, of methods that have a ratio"
+_ABSENT = {
+    "ratio": "no step read it: its gradient was exactly zero",
+    "advantage": "the episode was in no loss",
+    "value": "no critic spoke of it",
+}
+"""Why a traced episode may lack a quantity."""
 STORED = {
     "mask": "action mask: 1 where the actor sampled the token",
     "weight": "share of the token in the loss",
     "logprob": "log-probability at sampling (behaviour), in nats",
     "version": "policy version that sampled the token",
+    "ratio": "current / behaviour policy, by the last optimiser step that read the token",
+    "advantage": "as it entered the loss",
+    "value": "of the state that the action was chosen in, by the critic before its update",
 }
-"""Quantities that a store keeps of every token."""
-NOT_STORED = {
-    "ratio": "needs the log-probabilities of two policies; a store keeps the behaviour's only",
-    "advantage": "credit assigned while training; metrics.jsonl keeps its statistics",
-    "value": "what the critic said while training; ledger.jsonl keeps its calibration",
-}
-"""Quantities that exist while a batch is trained and are not kept token by token, and why."""
+"""Quantities of a token: the store's, and those of the batches that ``run.traces`` keeps."""
+Traced = Mapping[int, Mapping[str, Sequence[float]]]
+"""What a trace kept of an episode, by segment and quantity."""
 
 
-def conversation(episode: Episode, words: Words) -> Row:
+def conversation(episode: Episode, words: Words, traced: Traced) -> Row:
     """The episode with its texts; every text has its control characters made visible."""
     verdict = episode.verdict
     return {
@@ -53,12 +60,12 @@ def conversation(episode: Episode, words: Words) -> Row:
         "costs": _costs(episode),
         "provenance": episode.provenance.parts(),
         "versions": episode.provenance.versions,
-        "missing": missing(episode),
+        "missing": missing(episode, traced),
     }
 
 
-def numbers(episode: Episode) -> str:
-    """The stored quantities of every token, segment by segment, as JSON safe inside a page."""
+def numbers(episode: Episode, traced: Traced) -> str:
+    """The kept quantities of every token, segment by segment, as JSON safe inside a page."""
     rows = [
         {
             "mask": segment.action.astype(int).tolist(),
@@ -66,15 +73,19 @@ def numbers(episode: Episode) -> str:
             "logprob": _plain(segment.logprob.tolist()),
             "version": [None if v == NO_VERSION else v for v in segment.version.tolist()],
         }
-        for segment in episode.segments
+        | {name: _plain(found) for name, found in traced.get(number, {}).items()}
+        for number, segment in enumerate(episode.segments)
     ]
     text = json.dumps(rows, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
 
-def missing(episode: Episode) -> dict[str, str]:
+def missing(episode: Episode, traced: Traced) -> dict[str, str]:
     """Quantities without a value in this episode, and why."""
-    found = dict(NOT_STORED)
+    found = {}
+    for name in NAMES:
+        if not any(math.isfinite(v) for rows in traced.values() for v in rows[name]):
+            found[name] = _ABSENT[name] if traced else _UNTRACED
     if not any((segment.version != NO_VERSION).any() for segment in episode.segments):
         why = f"the {episode.actor} acted: no policy sampled these tokens"
         found |= {"logprob": why, "version": why}

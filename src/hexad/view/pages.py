@@ -12,6 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from hexad.evidence import traces
 from hexad.evidence.folder import Row
 from hexad.evidence.summary import rate
 from hexad.view import figures
@@ -102,10 +103,11 @@ def comparison(runs: Sequence[tuple[str, Sequence[Facts]]]) -> Row:
 def episode(index: Index, row: Row, words: Words) -> Row:
     """What the page of one episode shows."""
     found = index.episode(row)
+    traced = traces.read(index.folder, row["step"], found.episode_id)
     return {
         "row": row,
-        "talk": conversation(found, words),
-        "numbers": numbers(found),
+        "talk": conversation(found, words, traced),
+        "numbers": numbers(found, traced),
         "stored": STORED,
         "tokenizer": words.source,
         "near": index.near(row),
