@@ -5,11 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from shown_run import HOSTILE, SCRIPT, batch, copied, run
 
 from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.evidence.ledger import Ledger
+from hexad.evidence.traces import write
+from hexad.learner.assemble import assemble
+from hexad.learner.report import Trace
 from hexad.view.conversation import numbers
 from hexad.view.facts import read
 from hexad.view.index import PAGE, Index, Query
@@ -80,12 +84,28 @@ def test_what_is_not_stored_is_said(site):
     page = body(site, "/run/0/0/episode?id=v2-0")
     assert "Not stored for this episode: ratio, advantage, value" in page
     for name in ("ratio", "advantage", "value"):
-        assert f"<option disabled>{name}: not stored</option>" in page
+        assert re.search(rf'<option value="{name}" title="[^"]+" disabled>{name}: not stored', page)
+
+
+def test_a_traced_episode_has_ratio_advantage_and_value(tmp_path):
+    folder = run(tmp_path / "traced")
+    (found,) = [e for e in Store(folder / "episodes").read([2]) if e.episode_id == "v2-0"]
+    batch = assemble([found])
+    acted = batch.action
+    ratio = torch.where(acted, 1.25, torch.nan).double()
+    write(folder, 2, batch, Trace(ratio, torch.where(acted, -0.5, torch.nan).double()), None)
+    page = body(Site([folder]), "/run/0/0/episode?id=v2-0")
+    assert "Not stored for this episode: value" in page
+    assert "no critic spoke of it" in page
+    shown = json.loads(re.search(r'class="data">(.*?)</script>', page, re.S)[1])[0]
+    told = [r for r, a in zip(shown["ratio"], acted.tolist(), strict=True) if a]
+    assert set(told) == {1.25} and shown["advantage"].count(-0.5) == len(told)
+    assert [r is None for r in shown["ratio"]] == [not a for a in acted.tolist()]
 
 
 def test_numbers_of_tokens_are_those_of_the_store(shown):
     episode = Store(shown / "episodes").read([2])[1]
-    row = json.loads(numbers(episode))[0]
+    row = json.loads(numbers(episode, {}))[0]
     assert row["mask"] == [0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1]
     assert row["logprob"][5:9] == [-0.5, -0.5, -0.5, None]
     assert row["version"][5] == 1 and row["version"][0] is None
