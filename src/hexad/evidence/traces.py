@@ -9,15 +9,19 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
-from torch import Tensor
 
 from hexad.contract.durable import disk_errors, write_whole
-from hexad.learner.batch import Batch
-from hexad.learner.report import Trace
+
+if TYPE_CHECKING:  # reading needs no torch
+    from torch import Tensor
+
+    from hexad.learner.batch import Batch
+    from hexad.learner.report import Trace
 
 FOLDER = "traces"
 NAMES = ("ratio", "advantage", "value")
@@ -36,9 +40,9 @@ def write(run_dir: Path, step: int, batch: Batch, trace: Trace, value: Tensor | 
     The value shown at an action is that of the prefix before it. Raises ``UserError`` on a full
     disk.
     """
-    before = torch.full((len(batch.ids),), torch.nan, dtype=torch.float64)
+    before = np.full(len(batch.ids), np.nan)
     if value is not None:
-        before = torch.where(batch.action, value.double().cpu().roll(1), torch.nan)
+        before = np.where(batch.action.numpy(), np.roll(value.double().cpu().numpy(), 1), np.nan)
     edges, owner = batch.offsets.tolist(), batch.row_episode.tolist()
     numbers: list[int] = []
     for row, episode in enumerate(owner):
@@ -48,8 +52,9 @@ def write(run_dir: Path, step: int, batch: Batch, trace: Trace, value: Tensor | 
         "episode_id": pa.array([batch.episodes[e].episode_id for e in owner]),
         "segment": pa.array(numbers, pa.int64()),
     }
-    for name, found in zip(NAMES, (trace.ratio, trace.advantage, before), strict=True):
-        plain = pa.array(found.float().numpy(), pa.float32())
+    found = (trace.ratio.numpy(), trace.advantage.numpy(), before)
+    for name, numbers_of in zip(NAMES, found, strict=True):
+        plain = pa.array(numbers_of.astype(np.float32), pa.float32())
         columns[name] = pa.ListArray.from_arrays(pa.array(edges, pa.int32()), plain)
     made = io.BytesIO()
     pq.write_table(pa.table(columns, schema=_SCHEMA), made, compression="zstd")
