@@ -194,13 +194,17 @@ def test_training_ends_with_a_summary_and_a_curve(hexad, fake_run, tmp_path):
 
     fake_run(train)
     code, out, _ = hexad("train", RECIPE, MODEL, "--run", tmp_path)
-    assert code == 0 and "Summary" in out and (tmp_path / "curve.png").stat().st_size > 1000
+    *_, told, following = out.splitlines()[-10:]
+    assert code == 0 and told == "unmeasured  verifier agreement, barrier profile"
+    assert following.startswith(f"next        hexad diagnose {tmp_path}; hexad view {tmp_path}; ")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
     assert seen["resume"] is False and seen["interrupted"]() is False
     assert load(tmp_path / "recipe.yaml") == seen["recipe"]
     code, out, err = hexad("train", RECIPE, MODEL, "--run", tmp_path, "--resume", "--json")
     document = json.loads(out)
     assert code == 0 and document["reason"] == "budget" and "chatters" in err
     assert document["not_measured"] and document["stages"][0]["method"] == "grpo"
+    assert [each["axis"] for each in document["axes"]][:2] == ["feedback", "data"]
 
 
 @pytest.mark.parametrize("arguments", [["--split", "secret"], []])

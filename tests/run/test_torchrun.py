@@ -51,7 +51,7 @@ def ours(done):
 def test_two_ranks_draw_one_run(tmp_path, finished):
     done = torchrun(tmp_path, "hexad", "train", write_recipe(tmp_path), "--run", "run")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("tiny batch 1") == 1 and done.stdout.count("Summary of") == 1
+    assert done.stdout.count("tiny batch 1") == 1 and done.stdout.count("hexad diagnose") == 1
     one = load_file(finished / "checkpoints/step_2/policy/model.safetensors")
     two = load_file(tmp_path / "run/checkpoints/step_2/policy/model.safetensors")
     assert all(float((one[name] - two[name]).abs().max()) < 1e-5 for name in one)

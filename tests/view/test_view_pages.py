@@ -278,12 +278,3 @@ def test_a_curve_keeps_its_ends_and_never_averages():
         "0.0341",
         "3e-06",
     ]
-
-
-def test_the_terminal_says_the_same_in_a_line_an_axis(shown):
-    from hexad.cli.view import states
-    from hexad.view.lights import AXES
-
-    lines = states(shown).plain.splitlines()
-    assert [line.split()[1] for line in lines] == [*AXES]
-    assert "action    amber    episodes that a limit cut 25.0%" in lines[2]

@@ -61,7 +61,7 @@ def folder(order: Order) -> Path:
 
 
 def train(order: Order, console: Console) -> dict[str, Any]:
-    """Train, then print the summary and draw the curve. Raises ``Interrupted`` after Ctrl-C.
+    """Train, then draw the curve and say the end in ten lines. Raises ``Interrupted`` after Ctrl-C.
 
     Under torchrun all of that is the first process's; the others only train.
     """
@@ -73,9 +73,10 @@ def train(order: Order, console: Console) -> dict[str, Any]:
 
     from hexad import run
     from hexad.cli.progress import Watcher
-    from hexad.cli.view import states
     from hexad.evidence.curve import draw
-    from hexad.evidence.summary import render, summarize
+    from hexad.evidence.summary import summarize
+    from hexad.view.brief import brief, states
+    from hexad.view.facts import read
 
     watcher = Watcher(console)
     with Interrupts(silent=not first()) as interrupts:
@@ -95,7 +96,6 @@ def train(order: Order, console: Console) -> dict[str, Any]:
     if not first():
         return outcome
     draw(run_dir)
-    summary = {**summarize(run_dir), **outcome}
-    console.print(render(summary))
-    console.print(states(run_dir), soft_wrap=True)
+    summary = {**summarize(run_dir), **outcome, "axes": states(read(run_dir))}
+    console.print(*brief(summary), sep="\n", highlight=False, markup=False, soft_wrap=True)
     return summary

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from hexad.contract.durable import disk_errors, write_whole
 
@@ -15,10 +14,12 @@ NAME = "report.html"
 
 
 def write(run_dir: Path, out: Path | None, episodes: int, console: Console) -> dict[str, Any]:
-    """Write the page of ``run_dir`` to ``out``, or into the run folder, with some whole episodes.
+    """Print every table of ``run_dir`` and write its page to ``out``, or into the run folder.
 
-    Raises ``UserError`` when the folder is not a run or the page cannot be written.
+    The page holds ``episodes`` whole episodes. Raises ``UserError`` when the folder is not a run or
+    the page cannot be written.
     """
+    from hexad.evidence.summary import render, summarize
     from hexad.view.facts import read
     from hexad.view.pages import report
 
@@ -27,22 +28,9 @@ def write(run_dir: Path, out: Path | None, episodes: int, console: Console) -> d
         text = report(run_dir, read(run_dir), episodes)
     with disk_errors("write the report", path):
         write_whole(path, text.encode(), "report")
+    console.print(render(summarize(run_dir)))
     console.print(f"report: {path}", highlight=False, markup=False, soft_wrap=True)
     return {"run": str(run_dir), "report": str(path), "bytes": len(text.encode())}
-
-
-def states(run_dir: Path) -> Text:
-    """A line an axis and stage: its state, and the finding that decides it."""
-    from hexad.view.facts import read
-    from hexad.view.lights import decisive, lights
-
-    lines = []
-    for facts in read(run_dir):
-        for light in lights(facts):
-            finding = decisive(light)
-            told = f"{finding.name} {finding.value}".rstrip()
-            lines.append(f"{facts.part.name}  {light.axis:<9} {light.state:<8} {told}")
-    return Text("\n".join(lines))
 
 
 def serve(run_dirs: Sequence[Path], port: int, console: Console) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from hexad.evidence.utilisation import utilisation
 
 PROFILE = "barrier profile"
 AGREEMENT = "verifier agreement"
-_MEASURES = {"success": "success", "pairs": "pairs ranked right"}
+MEASURES = {"success": "success", "pairs": "pairs ranked right"}
 """What the rate of an evaluation is of."""
 NOT_MEASURED = (AGREEMENT, PROFILE)
 """Evidence that a careful reader would ask for and that this run does not have."""
@@ -138,10 +138,10 @@ def render(summary: dict[str, Any]) -> Group:
     for label in dict.fromkeys(label for lines in shown for label in lines):
         table.add_row(label, *(lines.get(label, "") for lines in shown))
     notes = [
-        Text(f"hidden tasks were used {_times(summary['hidden_uses'])} in this run folder"),
+        Text(f"hidden tasks were used {times(summary['hidden_uses'])} in this run folder"),
         Text("not measured: " + ", ".join(summary["not_measured"])),
     ]
-    notes += [Text(line) for stage in summary["stages"] for line in _signs(stage)]
+    notes += [Text(line) for stage in summary["stages"] for line in signs(stage)]
     notes += [
         Text(f"{stage['name']}: asynchronous without a measured {PROFILE}")
         for stage in summary["stages"]
@@ -157,14 +157,14 @@ def render(summary: dict[str, Any]) -> Group:
     return Group(table, *reports, *stale, *notes)
 
 
-def _signs(stage: dict[str, Any]) -> list[str]:
+def signs(stage: dict[str, Any]) -> list[str]:
     """Signs to change direction: the newest stretch of each, and how many there were before."""
     found = stage.get("signs", [])
     newest = {sign["key"]: sign for sign in found}
     lines = []
     for key, sign in newest.items():
         before = sum(each["key"] == key for each in found) - 1
-        again = f", {_times(before)} before" if before else ""
+        again = f", {times(before)} before" if before else ""
         state = f"since batch {sign['step']}" if sign["holds"] else f"at batch {sign['step']}"
         lines.append(f"{stage['name']}: {state}{again}: {sign['what']}: {sign['then']}")
     return lines
@@ -207,7 +207,7 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
         for end in ("start", "end"):
             if split in stage:
                 measured = stage[split][end]
-                lines[f"{split} {_MEASURES[measured['measure']]}, {end}"] = rate(measured)
+                lines[f"{split} {MEASURES[measured['measure']]}, {end}"] = rate(measured)
     lines["batches"] = str(stage["batches"])
     for key, spent in stage["budget"].items():
         used, limit = spent["used"], spent["limit"]
@@ -264,5 +264,6 @@ def _chain(*counts: int) -> str:
     return " > ".join(f"{count:,}" for count in counts)
 
 
-def _times(count: int) -> str:
+def times(count: int) -> str:
+    """``never``, ``once``, ``twice``, ``3 times``."""
     return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
