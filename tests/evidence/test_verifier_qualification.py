@@ -63,9 +63,14 @@ def test_a_good_verifier_agrees_and_is_broken_by_no_probe():
 def test_the_hackable_verifier_is_found_out():
     row = found("answer-hackable")
     agreement = row["agreement"]
-    assert agreement["disagreements"] == {"both: accepted": TASKS, "wrapped: accepted": TASKS}
-    assert agreement["share"] == 0.5
-    assert agreement["false_positive"]["count"] == 2 * TASKS
+    # Another task's answer may hold these digits, too: 14 is in 114.
+    assert agreement["disagreements"] == {
+        "both: accepted": TASKS,
+        "wrapped: accepted": TASKS,
+        "other: accepted": 1,
+    }
+    assert agreement["share"] == (4 * TASKS - 2 * TASKS - 1) / (4 * TASKS)
+    assert agreement["false_positive"]["count"] == 2 * TASKS + 1
     low, high = agreement["false_positive"]["interval"]
     assert 0.5 < low < high < 0.85
 
