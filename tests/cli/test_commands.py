@@ -207,6 +207,13 @@ def test_training_ends_with_a_summary_and_a_curve(hexad, fake_run, tmp_path):
     assert [each["axis"] for each in document["axes"]][:2] == ["feedback", "data"]
 
 
+def test_a_tracker_that_cannot_be_used_stops_before_anything_is_made(hexad, tmp_path):
+    code, _, err = hexad("train", RECIPE, MODEL, "--run", tmp_path / "run", "--track", "tensorbord")
+    assert code == 2 and "did you mean tensorboard" in err and not (tmp_path / "run").exists()
+    code, _, err = hexad("train", RECIPE, "--run", tmp_path / "run", "--track", "trackio")
+    assert code == 2 and "pip install 'hexad[trackio]'" in err
+
+
 @pytest.mark.parametrize("arguments", [["--split", "secret"], []])
 def test_evaluate_refuses_unknown_splits_and_folders(hexad, tmp_path, arguments):
     code, _, err = hexad("evaluate", tmp_path, *arguments)

@@ -70,3 +70,21 @@ def test_a_kill_at_a_random_moment_changes_nothing(whole, tmp_path, draw):
     killed.communicate()
     finish(start(recipe, run, "--resume"))
     assert_equal(facts(run), reference)
+
+
+def test_who_looks_on_changes_nothing_and_sees_every_step_once(whole, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    words = ("--track", "tensorboard")
+    killed = start(recipe, run, *words, HEXAD_CRASH_AT="loop:after-publish:6")
+    killed.communicate(timeout=240)
+    assert killed.returncode == -signal.SIGKILL
+    output = finish(start(recipe, run, "--resume", *words))
+    assert_equal(facts(run), whole[0])
+    assert "tensorboard: run tensorboard, " in output and "does not follow" not in output
+    shown = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0}).Reload()
+    told = {event.step: event.value for event in shown.Scalars("policy/grad_norm")}
+    assert len(shown.Scalars("policy/grad_norm")) == len(told) == 6
+    for row in whole[0]["metrics"]:
+        assert told[row["step"]] == pytest.approx(row["policy/grad_norm"], rel=1e-6)

@@ -34,7 +34,7 @@ def _root() -> None:
 
 
 @app.command()
-def train(
+def train(  # noqa: PLR0913 - an argument a flag
     recipe: Annotated[Path, typer.Argument(help="A recipe file, plain or staged.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Dotted overrides.")
@@ -42,12 +42,15 @@ def train(
     run: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME by default.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in there.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the resolved recipe.")] = False,
+    track: Annotated[
+        list[str] | None, typer.Option(help="wandb, trackio or tensorboard; repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Train by a recipe."""
     from hexad.cli import train as command
 
-    order = command.Order(recipe, tuple(overrides or ()), run, resume)
+    order = command.Order(recipe, tuple(overrides or ()), run, resume, tuple(track or ()))
     if dry_run:
         return conclude(lambda: command.dry_run(order, _console(as_json)), as_json=as_json)
     return conclude(

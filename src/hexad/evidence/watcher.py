@@ -36,3 +36,25 @@ class Blind:
 
     def __call__(self, event: Event) -> None:
         """Nothing."""
+
+
+class Several:
+    """Watchers that look on together, each told in turn."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def stage(self, name: str, recipe: Recipe, ledger: Ledger) -> None:
+        """To all."""
+        for watcher in self.watchers:
+            watcher.stage(name, recipe, ledger)
+
+    def note(self, text: str) -> None:
+        """To all."""
+        for watcher in self.watchers:
+            watcher.note(text)
+
+    def __call__(self, event: Event) -> None:
+        """To all."""
+        for watcher in self.watchers:
+            watcher(event)

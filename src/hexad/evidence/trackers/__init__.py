@@ -1,0 +1,1 @@
+"""Trackers: what shows the rows of a run elsewhere (Weights & Biases, trackio, TensorBoard)."""
