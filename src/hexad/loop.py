@@ -306,12 +306,12 @@ class Loop:
         out = {episode.episode_id for episode, _ in harvest.dropped}
         for episode, reason in harvest.dropped:
             name, age = episode.episode_id, harvest.ages.get(episode.episode_id)
-            old, tokens = _lag(episode, version), episode.action_count
+            old, tokens = _lag(episode, version), episode.own_count
             self.emit(EpisodeRefused(version, name, (reason,), tokens, lag=old, age=age))
         for episode in harvest.episodes:
             name, old = episode.episode_id, lag(episode, version)
             if name in harvest.ages and name not in out and old is not None:
-                self.emit(Consumed(version, name, episode.action_count, old, harvest.ages[name]))
+                self.emit(Consumed(version, name, episode.own_count, old, harvest.ages[name]))
 
     def _admit(self, version: int, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
         needs = self.parts.needs(version)
@@ -326,7 +326,7 @@ class Loop:
         for episode in episodes:
             if reasons := refused.get(episode.episode_id):
                 unique = tuple(dict.fromkeys(reasons))
-                refusal = EpisodeRefused(version, episode.episode_id, unique, episode.action_count)
+                refusal = EpisodeRefused(version, episode.episode_id, unique, episode.own_count)
                 self.emit(refusal)
         return admitted
 
@@ -466,7 +466,7 @@ def _trained(
     return BatchTrained(
         version,
         episodes=tuple(episode.episode_id for episode in trained),
-        action_tokens=sum(episode.action_count for episode in trained),
+        action_tokens=sum(episode.own_count for episode in trained),
         loss_tokens=report.loss_tokens,
         train_tokens=report.train_tokens,
         forward_tokens=report.forward_tokens,

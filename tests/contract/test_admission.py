@@ -63,7 +63,7 @@ missing_logprob missing_support missing_version mixed_provenance mixed_tasks no_
 nonfinite_logprob nonfinite_reward not_closed orphan_version outside_support positive_logprob
 reward_owner schema span_table stale_version stray_support unequal_initial_state unpinned_digest
 unrecorded_version unreplayable_segment unsampled_version unscored user_cancel version_off_action
-weight_off_action wrong_split
+weight_off_action weight_on_prefix wrong_split
 """
 
 

@@ -6,23 +6,11 @@ from dataclasses import replace
 import pytest
 
 from builders import episode, segment, verdict
+from fixtures.episodes import GUARDED as FULL
+from fixtures.episodes import REFUSED
 from hexad.contract.admission import Needs, Reason, admit
 from hexad.contract.arrow import from_ipc, to_ipc
-from hexad.contract.episode import Times
-from hexad.contract.refusal import Refusal, RefusalReason
-from hexad.contract.reward import Gate, Levels, Owner, OwnerKind, Reward
-
-REFUSED = (
-    Refusal(0, 1, "pay", RefusalReason.FORBIDDEN, "pay is forbidden"),
-    Refusal(1, 0, "mail", RefusalReason.UNANSWERED, "nobody approved mail in time"),
-)
-FULL = episode(
-    refusals=REFUSED,
-    signals=(Levels("progress", (-1.0, -0.5, 0.0)),),
-    gate=Gate(-1.0, "violation"),
-    rewards=(Reward("task", 1.0), Reward("call", 0.5, Owner(OwnerKind.CALL, 0))),
-    times=Times(1.0, 2.0, 0.5, 0.25, 7.5),
-)
+from hexad.contract.reward import Gate, Owner, OwnerKind, Reward
 
 
 def test_they_survive_storage():

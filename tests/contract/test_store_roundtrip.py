@@ -13,10 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders import episode, segment, support_of
-from fixtures.episodes import BAD, CUT, DEMONSTRATION, GOOD, STORE_V1, STORE_V2, STORE_V3
+from fixtures.episodes import (
+    BAD,
+    CUT,
+    DEMONSTRATION,
+    GOOD,
+    GUARDED,
+    STORE_V1,
+    STORE_V2,
+    STORE_V3,
+    STORE_V4,
+)
 from hexad.contract.arrow import SCHEMA, from_ipc, from_table, to_ipc, to_table
 from hexad.contract.ending import Ending, EndingKind
-from hexad.contract.episode import Actor, Costs, Episode, Times
+from hexad.contract.episode import Actor, Costs, Episode, Prefix, Times
 from hexad.contract.faults import FaultRecord, UserError
 from hexad.contract.provenance import PARTS, Provenance
 from hexad.contract.reward import Owner, OwnerKind, Reward
@@ -88,6 +98,7 @@ EPISODES = st.builds(
     faults=st.lists(st.builds(FaultRecord, TEXT, TEXT, TEXT, I64), max_size=2).map(tuple),
     costs=st.builds(Costs, *[COUNT] * len(fields(Costs))),
     times=st.builds(Times, *[F64] * len(fields(Times))),
+    prefix=st.none() | st.builds(Prefix, TEXT, TEXT, I64),
 )
 
 
@@ -176,6 +187,10 @@ def test_files_of_schema_versions_2_and_3_stay_readable(folder):
     assert same(Store(folder).read(), [*CUT.values(), *GOOD.values()])
 
 
+def test_files_of_schema_version_4_stay_readable():
+    assert same(Store(STORE_V4).read(), [GUARDED, GOOD["solved"]])
+
+
 def test_parts_of_both_versions_live_in_one_store(tmp_path):
     folder = shutil.copytree(STORE_V1, tmp_path / "episodes")
     store = Store(folder)
@@ -189,7 +204,7 @@ def test_parts_of_both_versions_live_in_one_store(tmp_path):
     store.compact()
     assert len(store.parts()) == 1 and store.check() == []
     assert same(store.read(), [*old, *CUT.values()])
-    assert store.parts()[0].read().schema.metadata[b"hexad_schema"] == b"4"
+    assert store.parts()[0].read().schema.metadata[b"hexad_schema"] == b"5"
 
 
 def test_a_slice_of_an_old_table_is_upgraded_too():
@@ -220,7 +235,7 @@ def test_offsets_that_do_not_cut_the_ids_are_refused(offsets):
 def test_unknown_schema_version_is_refused(tmp_path):
     table = to_table([episode()]).replace_schema_metadata({b"hexad_schema": b"99"})
     pq.write_table(table, tmp_path / "part-000000.parquet")
-    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1 to 4") as error:
+    with pytest.raises(UserError, match=r"schema version 99; this Hexad reads 1 to 5") as error:
         Store(tmp_path).read()
     assert error.value.where.endswith("part-000000.parquet")
     with pytest.raises(UserError, match="schema version 99"):

@@ -1,16 +1,10 @@
 """Values of states from continuations: their numbers, their books, and what is refused."""
 
-import json
-
 import pytest
+from walker import Walker
 
-from hexad.contract.digest import digest
-from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.events import EpisodeDone
 from hexad.contract.faults import EngineFault, UserError
-from hexad.contract.messages import Message, Role
-from hexad.contract.reward import Owner, OwnerKind, Reward
-from hexad.environments.protocol import Step
 from hexad.learner.assemble import assemble
 from hexad.learner.assign import Assigner
 from hexad.learner.batch import Scores
@@ -19,31 +13,6 @@ from hexad.recipe.axes import DataSpec, LimitsSpec, Recipe
 from hexad.recipe.credit_axis import CreditSpec
 from hexad.schedule.synchronous import SynchronousSource
 from toyworld import ToyEnvironment, say, toy_world
-
-
-class Walker(ToyEnvironment):
-    """An ``a`` pays .25 in its turn; a ``.`` ends the walk, which the verifier then pays 1."""
-
-    said = ""
-    lie = ""
-
-    async def step(self, turn):
-        number, self.said = len(self.said), self.said + turn.content
-        if turn.content == ".":
-            return Step(ending=Ending.of(EndingKind.TERMINAL))
-        paid = (Reward("hop", 0.25, Owner(OwnerKind.TURN, number)),) * (turn.content == "a")
-        return Step((Message(Role.TOOL, "ok"),), rewards=paid, tool_calls=1, tool_seconds=0.5)
-
-    def state_digest(self):
-        return digest([self.said + self.lie])
-
-    def snapshot(self):
-        return json.dumps(self.said).encode()
-
-    def fork(self, snapshot):
-        made = type(self)(self.family)
-        made.said = json.loads(snapshot)
-        return made
 
 
 class Liar(Walker):
@@ -132,6 +101,19 @@ def test_what_is_left_out_of_the_loss_is_not_continued():
     found = made.next(0)
     assert found.values == {} and len(found.episodes) == 1
     assert [e.purpose for e in events if isinstance(e, EpisodeDone)] == ["train"]
+
+
+def test_no_fork_undoes_what_lasts():
+    """A walk that a reset does not undo is in no state of its past any more."""
+
+    class Lasting(Walker):
+        @property
+        def repeatable(self):
+            return len(self.said) < 2
+
+    made, _ = source([], kind=Lasting)
+    with pytest.raises(UserError, match="did what a reset does not undo"):
+        made.next(0)
 
 
 def test_an_environment_must_fork_and_fork_truly():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hexad.contract.admit_group import group_rules
 from hexad.contract.admit_record import record_rules
-from hexad.contract.admit_tokens import segment_rules, version_rules
+from hexad.contract.admit_tokens import prefix_rules, segment_rules, version_rules
 from hexad.contract.episode import Episode
 from hexad.contract.needs import Needs
 from hexad.contract.reasons import Reason, Violation
@@ -28,6 +28,7 @@ def admit(episode: Episode, needs: Needs) -> list[Violation]:
     for index, segment in enumerate(episode.segments):
         found += segment_rules(index, segment, episode.actor, needs)
     found += version_rules(episode, needs)
+    found += prefix_rules(episode)
     return found
 
 

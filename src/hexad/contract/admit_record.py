@@ -48,6 +48,9 @@ def _identity_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
     for name in ("member", "attempt"):
         if (value := getattr(episode, name)) < 0:
             yield Violation(Reason.SCHEMA, name, f"{value} is negative")
+    if (prefix := episode.prefix) is not None:
+        if not (prefix.of and prefix.group) or prefix.turns < 0:
+            yield Violation(Reason.SCHEMA, "prefix", f"{prefix} names no beginning")
     if episode.split not in needs.splits:
         allowed = ", ".join(sorted(needs.splits))
         yield Violation(Reason.WRONG_SPLIT, "split", f"{episode.split} is not among: {allowed}")

@@ -69,6 +69,15 @@ def version_rules(episode: Episode, needs: Needs) -> Iterator[Violation]:
         yield from _orphan_rules(sampled, recorded, needs.lineage)
 
 
+def prefix_rules(episode: Episode) -> Iterator[Violation]:
+    """Every sampled token is in the loss of one episode: what is repeated has weight 0."""
+    for index, segment in enumerate(episode.segments):
+        if len(segment.weight) == len(segment.turn) == len(segment.action):
+            heavy = segment.action & (segment.turn < episode.repeated) & (segment.weight != 0)
+            where, detail = f"segments[{index}].weight", "another episode's token"
+            yield from _each(Reason.WEIGHT_ON_PREFIX, where, heavy, detail)
+
+
 def _lag_rules(episode: Episode, learner: int, limit: int) -> Iterator[Violation]:
     oldest = oldest_version(episode)
     if oldest is not None and learner - oldest > limit:

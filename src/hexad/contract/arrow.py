@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hexad.contract.ending import Ending, EndingKind
-from hexad.contract.episode import SCHEMA_VERSION, Actor, Costs, Episode, Times
+from hexad.contract.episode import SCHEMA_VERSION, Actor, Costs, Episode, Prefix, Times
 from hexad.contract.faults import FaultRecord, UserError
 from hexad.contract.provenance import PARTS, Provenance
 from hexad.contract.refusal import Refusal, RefusalReason
@@ -48,7 +48,6 @@ _REFUSAL = pa.struct(
     + _required(tool=pa.string(), reason=pa.string(), detail=pa.string())
 )
 _LEVELS = pa.struct(_required(name=pa.string(), values=_list(pa.float64())))
-_GATE = pa.struct(_required(reward=pa.float64(), reason=pa.string()))
 _TIMES = [f.name for f in fields(Times)]
 _SPAN = pa.struct(
     _required(kind=pa.string(), name=pa.string(), turn=pa.int64(), start=pa.int64(), end=pa.int64())
@@ -101,8 +100,9 @@ _COLUMNS: list[pa.Field] = [
     ),
     *_required(rewards=_list(_REWARD), faults=_list(_FAULT)),
     *_required(refusals=_list(_REFUSAL), signals=_list(_LEVELS)),
-    pa.field("gate", _GATE),
+    pa.field("gate", pa.struct(_required(reward=pa.float64(), reason=pa.string()))),
     *_required(stratum=pa.string()),
+    pa.field("prefix", pa.struct(_required(of=pa.string(), group=pa.string(), turns=pa.int64()))),
     *_required(
         costs=pa.struct(_required(**{f.name: pa.int64() for f in fields(Costs)})),
         times=pa.struct(_required(**dict.fromkeys(_TIMES, pa.float64()))),
@@ -119,13 +119,19 @@ _TYPES = {field.name: field.type for field in _COLUMNS}
 _PARTS = list(_SEGMENT)
 _PART_TYPES = {field.name: field.type for field in _PARTS}
 _SPAN_FIELDS = list(_SPAN)
-_ADDED_3 = ("refusals", "signals", "gate")
-_ADDED_4 = ("stratum",)
+_ADDED = ((3, "refusals"), (3, "signals"), (3, "gate"), (4, "stratum"), (5, "prefix"))
+"""Columns behind ``faults``, in order, and since when."""
+
+
+def _columns(version: int) -> list[pa.Field]:
+    """The columns of ``version``, from 3 on; in earlier ones some had another form."""
+    later = {name for since, name in _ADDED if since > version}
+    return [field for field in _COLUMNS if field.name not in later]
+
+
 _TIMES_2 = pa.struct(_required(**dict.fromkeys(_TIMES[:-1], pa.float64())))
 _COLUMNS_2 = [
-    pa.field("times", _TIMES_2, False) if field.name == "times" else field
-    for field in _COLUMNS
-    if field.name not in (*_ADDED_3, *_ADDED_4)
+    pa.field("times", _TIMES_2, False) if field.name == "times" else field for field in _columns(2)
 ]
 _OLDER = {
     1: pa.schema(
@@ -135,7 +141,7 @@ _OLDER = {
         ]
     ),
     2: pa.schema(_COLUMNS_2),
-    3: pa.schema([field for field in _COLUMNS if field.name not in _ADDED_4]),
+    **{version: pa.schema(_columns(version)) for version in (3, 4)},
 }
 """The columns of earlier schema versions; their files are read, and rewritten in the new form."""
 
@@ -202,23 +208,22 @@ def require_schema(schema: pa.Schema, where: str) -> None:
 
 def upgraded(table: pa.Table) -> pa.Table:
     """``table`` of any readable schema version, or some columns of it, in the present form."""
-    metadata = dict(table.schema.metadata or {})
-    if metadata.get(VERSION_KEY) == str(SCHEMA_VERSION).encode():
+    metadata = dict(table.schema.metadata)
+    if (version := int(metadata[VERSION_KEY])) == SCHEMA_VERSION:
         return table
-    first = metadata.get(VERSION_KEY) == b"1"
-    if first and "segments" in table.column_names:
+    if version == 1 and "segments" in table.column_names:
         chunks = [_with_supports(chunk) for chunk in table.column("segments").chunks]
         column = pa.chunked_array(chunks, SCHEMA.field("segments").type)
         place = table.column_names.index("segments")
         table = table.set_column(place, SCHEMA.field("segments"), column)
-    if first and "initial_state" in table.column_names:  # nobody recorded the turns' states
+    if version == 1 and "initial_state" in table.column_names:  # nobody recorded the turns' states
         table = _with_nothing(table, "states", after="initial_state")
-    third = metadata.get(VERSION_KEY) == b"3"
-    if "faults" in table.column_names:
-        last = "gate" if third else "faults"
-        for name in reversed(_ADDED_4 if third else (*_ADDED_3, *_ADDED_4)):
-            table = _with_nothing(table, name, after=last)
-    if not third and "times" in table.column_names:
+    if (last := "faults") in table.column_names:
+        for since, name in _ADDED:
+            if since > version:
+                table = _with_nothing(table, name, after=last)
+            last = name
+    if version < 3 and "times" in table.column_names:
         field, place = SCHEMA.field("times"), table.column_names.index("times")
         whole = [_with_waiting(chunk, field.type) for chunk in table.column("times").chunks]
         table = table.set_column(place, field, pa.chunked_array(whole, field.type))
@@ -267,6 +272,7 @@ def _facts(episode: Episode) -> dict[str, Any]:
         "signals": [asdict(levels) for levels in episode.signals],
         "gate": asdict(episode.gate) if episode.gate else None,
         "stratum": episode.stratum,
+        "prefix": asdict(episode.prefix) if episode.prefix else None,
         "costs": asdict(episode.costs),
         "times": asdict(episode.times),
         "provenance": provenance.parts() | {"versions": versions},
@@ -290,6 +296,7 @@ def _episode(row: dict[str, Any], segments: tuple[Segment, ...]) -> Episode:
         ),
         "signals": tuple(Levels(item["name"], tuple(item["values"])) for item in row["signals"]),
         "gate": row["gate"] and Gate(**row["gate"]),
+        "prefix": row["prefix"] and Prefix(**row["prefix"]),
         "costs": Costs(**row["costs"]),
         "times": Times(**row["times"]),
         "provenance": Provenance(**provenance, versions=versions),

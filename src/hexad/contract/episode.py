@@ -16,9 +16,10 @@ from hexad.contract.segment import Segment, SpanKind
 from hexad.contract.task import Split
 from hexad.contract.verdict import Verdict
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of the stored form of segments and episodes. 2 added the supports of sampled tokens, 3
-refusals, process signals, gates and the seconds of waiting for approval, 4 the task's stratum."""
+refusals, process signals, gates and the seconds of waiting for approval, 4 the task's stratum, 5
+repeated prefixes."""
 
 
 GATE = "gate"
@@ -60,6 +61,19 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefix:
+    """What an episode repeats: the first ``turns`` turns of the episode ``of``, of ``group``.
+
+    Sampled there and paid for there, these tokens are context here: their loss weight is 0, and
+    costs and times of this episode are without them.
+    """
+
+    of: str
+    group: str
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Episode:
     """Identity is carried, never inferred: ``group_id`` names the group, ``member`` the place.
 
@@ -72,7 +86,8 @@ class Episode:
     first one included; empty where the environment names none. ``refusals`` are calls that were
     not executed because they may not be, ``signals`` what process signals said of the states, and
     a ``gate`` is the reward of the whole episode in place of its components. ``stratum`` is the
-    kind of task by which results are broken down, "" where the environment names none.
+    kind of task by which results are broken down, "" where the environment names none. A
+    ``prefix`` says that it begins as another episode did, whose turns it repeats.
     """
 
     episode_id: str
@@ -98,6 +113,7 @@ class Episode:
     signals: tuple[Levels, ...] = ()
     gate: Gate | None = None
     stratum: str = ""
+    prefix: Prefix | None = None
 
     @property
     def faulted(self) -> bool:
@@ -140,5 +156,22 @@ class Episode:
 
     @property
     def action_count(self) -> int:
-        """Number of tokens the actor sampled, over all segments."""
+        """Number of tokens the actor sampled, over all segments, those of a prefix included."""
         return sum(segment.action_count for segment in self.segments)
+
+    @property
+    def repeated(self) -> int:
+        """Number of its first turns that were sampled in another episode."""
+        return 0 if self.prefix is None else self.prefix.turns
+
+    @property
+    def own_count(self) -> int:
+        """Number of tokens the actor sampled in this episode: each counts in one episode only."""
+        if self.prefix is None:
+            return self.action_count
+        return sum(int((s.action & (s.turn >= self.repeated)).sum()) for s in self.segments)
+
+    @property
+    def tree(self) -> str:
+        """The group of the attempt that it is, or that it repeats the beginning of."""
+        return self.group_id if self.prefix is None else self.prefix.group

@@ -37,6 +37,8 @@ class Reason(StrEnum):
     """A non-zero loss weight off the action tokens."""
     INVALID_WEIGHT = "invalid_weight"
     """A negative or non-finite loss weight."""
+    WEIGHT_ON_PREFIX = "weight_on_prefix"
+    """A non-zero loss weight on a token that another episode sampled."""
     MISSING_SUPPORT = "missing_support"
     """A sampled token does not name its set, though its sampling cuts the vocabulary."""
     STRAY_SUPPORT = "stray_support"

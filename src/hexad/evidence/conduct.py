@@ -25,10 +25,11 @@ class Conduct:
         """Episodes whose reward a gate replaced, by reason."""
 
     def add(self, episode: Episode) -> None:
-        """Count a finished episode."""
+        """Count a finished episode; what it repeats of another one is counted there."""
+        own = [refusal for refusal in episode.refusals if refusal.turn >= episode.repeated]
         self.episodes += 1
-        self.violating += bool(episode.violations)
-        self.refused.update(str(refusal.reason) for refusal in episode.refusals)
+        self.violating += any(refusal.violation for refusal in own)
+        self.refused.update(str(refusal.reason) for refusal in own)
         if episode.scored:
             self.cells[cell(episode)] += 1
         if episode.gate is not None:

@@ -228,7 +228,8 @@ class Ledger:
         self.funnel.end(episode)
         self.conduct.add(episode)
         self.stale.ended(episode)
-        self.window.episode(episode)
+        if episode.prefix is None:  # what goes on from another's turn is no attempt at a task
+            self.window.episode(episode)
         self.used["episodes"] += 1
         self.used["rollout_tokens"] = self.books.generated - self._auxiliary_tokens()
         self.used["tool_calls"] += costs.tool_calls

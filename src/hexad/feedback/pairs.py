@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from operator import attrgetter
 
 from hexad.contract.episode import Episode
 from hexad.feedback.branch import Branch, Path, branch
@@ -68,17 +69,19 @@ class Rule:
 def make(episodes: Sequence[Episode], rule: Rule) -> tuple[list[Pair], Refused]:
     """Pairs of ``episodes``, group by group in order of appearance, and what made none.
 
+    With the rule ``branch`` what repeats the beginning of an attempt is in that attempt's group.
+
     Every episode is in one pair at most. An episode that faulted or was not scored is in none; a
     truncated one never wins, and two sides of equal tokens are no pair. The sides of a pair begin
     in one state: of a group with several, only members that share the first one's are used.
     """
-    groups: dict[str, list[Episode]] = {}
+    way, groups = RULES[rule.name], dict[str, list[Episode]]()
     for episode in episodes:
-        groups.setdefault(episode.group_id, []).append(episode)
+        groups.setdefault(way.group(episode), []).append(episode)
     refused, found = Refused(), []
     for members in groups.values():
         usable = _usable(members, refused)
-        pairs = _matched(RULES[rule.name](usable, rule, refused), rule, refused)
+        pairs = _matched(way.candidates(usable, rule, refused), rule, refused)
         refused.ties += not pairs and len(usable) > 1
         found += pairs
     return found, refused
@@ -223,9 +226,17 @@ def _depth(found: tuple[Branch, Pair]) -> tuple[int, float, int, int, str, str]:
     return -place.turn, -pair.margin, one.member, other.member, *ids
 
 
-RULES: dict[str, Callable[[Sequence[Episode], Rule, Refused], list[Pair]]] = {
-    "reward_gap": _reward_gap,
-    "shortest_correct": _shortest_correct,
-    "branch": _branch,
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """``candidates`` of the episodes that ``group`` puts together, the most wanted first."""
+
+    candidates: Callable[[Sequence[Episode], Rule, Refused], list[Pair]]
+    group: Callable[[Episode], str] = attrgetter("group_id")
+
+
+RULES: dict[str, _Way] = {
+    "reward_gap": _Way(_reward_gap),
+    "shortest_correct": _Way(_shortest_correct),
+    "branch": _Way(_branch, attrgetter("tree")),
 }
-"""Rule of ``data.pairs`` -> its candidates in one group, the most wanted first."""
+"""By name of ``data.pairs.rule``."""

@@ -57,6 +57,9 @@ class RoundsSpec(Axis):
     reference: Literal["initial", "round_start"] | None = None
     """Several rounds: the frozen policy that the loss compares with is the one that the run starts
     with, or at every round the one that sampled it."""
+    forks: Positive | None = None
+    """Rule ``branch``: so many further ends of one attempt at every task, before each of its turns
+    but the first. It is the first wrong attempt where another is right, else the first."""
     keep: Literal["correct", "best", "expert"] | None = None
     """Imitation. One's own samples: all correct ones, or the best one of every task. ``expert``:
     the expert's turn in every state that they visited, those of earlier rounds, too (DAgger)."""

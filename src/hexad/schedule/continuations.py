@@ -15,7 +15,7 @@ from hexad.contract.faults import UserError
 from hexad.contract.needs import Needs
 from hexad.credit.continuation import continued
 from hexad.credit.reward_to_go import reward_to_go
-from hexad.environments.protocol import Forkable, TaskFamily
+from hexad.environments.protocol import Declaring, Forkable, TaskFamily
 from hexad.learner.assemble import assemble
 from hexad.learner.steps import steps_of
 from hexad.recipe.axes import Recipe
@@ -29,17 +29,27 @@ Played = tuple[EpisodePlan, EpisodeLog]
 """The plan of an episode and the log of how it was played."""
 
 
-def require_forkable(family: TaskFamily) -> None:
-    """Raise ``UserError`` where environments cannot be continued from the middle."""
+def require_forkable(family: TaskFamily, who: str, where: str, instead: str) -> None:
+    """Raise ``UserError`` where environments cannot be continued from the middle.
+
+    ``who`` wants that, as ``where`` says; ``instead`` is what else to do.
+    """
     made = family.make()
     able = isinstance(made, Forkable)
     asyncio.run(made.close())
     if not able:
         raise UserError(
-            f"estimator vine continues states, and a {type(made).__name__} cannot fork",
-            where="credit.estimator",
-            fix="give the environment snapshot() and fork(snapshot), or use credit.estimator: "
-            "rloo, or gae with a critic",
+            f"{who} continues states, and a {type(made).__name__} cannot fork",
+            where=where,
+            fix=f"give the environment snapshot() and fork(snapshot), or {instead}",
+        )
+    effects = family.effects if isinstance(family, Declaring) else {}
+    lasting = sorted(name for name, effect in effects.items() if not effect.contained)
+    if lasting:
+        raise UserError(
+            f"{who} continues states, and no fork undoes what {', '.join(lasting)} did",
+            where=where,
+            fix=f"replace such a tool by a simulated one, or {instead}",
         )
 
 

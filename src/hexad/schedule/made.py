@@ -56,6 +56,11 @@ def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:
             fix="sample more tasks or attempts, lower data.pairs.gap, or begin with a policy that "
             "is sometimes right and sometimes wrong",
         )
+    forks = [episode for episode in episodes if episode.prefix is not None]
+    if forks:
+        good = sum(e.verdict is not None and e.verdict.success for e in forks)
+        row = {**row, "forks": {"played": len(forks), "correct": good}}
+        text += f"; {len(forks)} forks, {good} correct"
     used = {episode.episode_id for item in items for episode in item}
     unused = tuple(episode for episode in episodes if episode.episode_id not in used)
     states = states_of(items, episodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ from hexad.evidence import journal
 from hexad.policy.engine import Weights
 from hexad.recipe.axes import Recipe
 from hexad.rollout.collect import collect
+from hexad.rollout.log import EpisodeLog
 from hexad.rollout.plan import plan_group
 from hexad.rollout.rates import check_fault_rate, check_unscored_rate
 from hexad.rollout.world import World
+from hexad.schedule.branches import branches
+from hexad.schedule.continuations import Played, require_forkable
 from hexad.schedule.cursor import next_indices, train_limit, train_tasks
 from hexad.schedule.made import Made, made
 from hexad.schedule.source import Harvest
@@ -27,6 +30,8 @@ PAIRS = "pairs.jsonl"
 """One row a round, or a data set: the audit of what was made of it."""
 UNUSED = "unused"
 """Why an episode that is in no pair, and was not kept, is dropped."""
+FAULTED = "faulted"
+"""Why an episode is dropped that nothing could be made of."""
 
 
 class RoundSource:
@@ -48,6 +53,9 @@ class RoundSource:
         self._items: tuple[tuple[Episode, ...], ...] = ()
         self._trained = 0
         """So many of the items were trained on in earlier rounds."""
+        if self._spec.forks is not None:
+            where = "data.rounds.forks"
+            require_forkable(world.family, where, where, "remove it")
 
     def next(self, version: int) -> Harvest:
         """The next batch; the first of a round samples. Raises ``FaultRateExceeded`` beyond the
@@ -72,7 +80,7 @@ class RoundSource:
         return Harvest(
             episodes,
             exhausted=self._begun is None and self._over(),
-            dropped=tuple((episode, UNUSED) for episode in unused if not episode.faulted),
+            dropped=tuple((e, FAULTED if e.faulted else UNUSED) for e in unused),
             sampled=sampled,
             reused=frozenset(e.episode_id for index in known for e in self._items[index]),
             begins=begins,
@@ -117,7 +125,7 @@ class RoundSource:
         self._sink(ItemsMade(version, f"round {self._round}: {found.text}", found.outside))
 
     def _sample(self, version: int) -> list[Episode]:
-        """Play the round's tasks with the weights of ``version``."""
+        """Play the round's tasks with the weights of ``version``, and fork what was played."""
         world, recipe = self._world, self._recipe
         if world.engine.version != version:
             loaded = world.engine.version
@@ -140,10 +148,28 @@ class RoundSource:
         def done(episode: Episode) -> None:
             self._sink(EpisodeDone(version, episode))
 
-        episodes = collect(plans, world, rows=recipe.system.engine_rows, done=done)
-        check_fault_rate(episodes, recipe.data.fault_limit)
-        check_unscored_rate(episodes, recipe.feedback.unscored_limit)
-        return episodes
+        logs = None if self._spec.forks is None else [EpisodeLog.create() for _ in plans]
+        episodes = collect(plans, world, rows=recipe.system.engine_rows, done=done, logs=logs)
+        self._check(episodes)
+        if logs is None:
+            return episodes
+        played = {p.episode_id: (p, log) for p, log in zip(plans, logs, strict=True)}
+        return [*episodes, *self._forked(version, episodes, played)]
+
+    def _forked(
+        self, version: int, episodes: Sequence[Episode], played: Mapping[str, Played]
+    ) -> list[Episode]:
+        """What goes on from the turns of some of ``episodes``."""
+        made = branches(episodes, played, self._recipe, self._world)
+        self._sink(TasksDrawn(version, 0, len(made)))
+        for episode in made:
+            self._sink(EpisodeDone(version, episode))
+        self._check(made)
+        return made
+
+    def _check(self, episodes: Sequence[Episode]) -> None:
+        check_fault_rate(episodes, self._recipe.data.fault_limit)
+        check_unscored_rate(episodes, self._recipe.feedback.unscored_limit)
 
 
 class PairSource:

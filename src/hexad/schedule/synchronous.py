@@ -48,7 +48,8 @@ class SynchronousSource:
         self._played: dict[str, Played] = {}
         """How every episode of this batch was played, where states are continued."""
         if self._forks:
-            require_forkable(world.family)
+            instead = "use credit.estimator: rloo, or gae with a critic"
+            require_forkable(world.family, "estimator vine", "credit.estimator", instead)
 
     def next(self, version: int) -> Harvest:
         """Roll out the next batch. Raises ``FaultRateExceeded`` beyond the recipe's limits."""

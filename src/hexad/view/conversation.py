@@ -56,6 +56,7 @@ def conversation(episode: Episode, words: Words, traced: Traced) -> Row:
             "seed": str(episode.seed),
             "attempt": str(episode.attempt),
             "initial state": episode.initial_state,
+            **_repeats(episode),
         },
         "costs": _costs(episode),
         "provenance": episode.provenance.parts(),
@@ -94,6 +95,12 @@ def missing(episode: Episode, traced: Traced) -> dict[str, str]:
 
 def _plain(values: Sequence[float]) -> list[float | None]:
     return [round(v, 6) if math.isfinite(v) else None for v in values]
+
+
+def _repeats(episode: Episode) -> dict[str, str]:
+    if (prefix := episode.prefix) is None:
+        return {}
+    return {"repeats": f"{prefix.of} up to its turn {prefix.turns}"}
 
 
 def _costs(episode: Episode) -> Row:

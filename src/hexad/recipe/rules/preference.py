@@ -88,6 +88,10 @@ def rounds(recipe: Recipe) -> Iterator[Problem]:
         reason = "without a number of passes the first round never ends"
         yield Problem("data.rounds.passes", reason, "use passes: 2, or rounds: 1")
     yield from _reference(recipe, spec)
+    if spec.forks is not None and (data.pairs is None or data.pairs.rule != "branch"):
+        reason = "what shares a beginning is compared by the rule branch, and by nothing else"
+        fix = "use data.pairs: {rule: branch, gap: 0.5}, or remove it"
+        yield Problem("data.rounds.forks", reason, fix)
     imitates = recipe.update.surrogate == "nll"
     if imitates != (spec.keep is not None):
         reason = "imitation of one's own samples keeps some of them, and nothing else does"
