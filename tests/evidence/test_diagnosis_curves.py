@@ -52,8 +52,11 @@ def run(seed=0, **columns):
 
 
 def selection(success=level, seed=0):
-    rng = np.random.default_rng(seed)
-    return [{"step": b, "success": success(b) + rng.normal(0, 0.015)} for b in range(0, 121, 10)]
+    rng, rows = np.random.default_rng(seed), []
+    for b in range(0, 121, 10):
+        correct = round(200 * (success(b) + rng.normal(0, 0.015)))
+        rows.append({"step": b, "success": correct / 200, "correct": correct, "scored": 200})
+    return rows
 
 
 def named(curves):
@@ -86,7 +89,9 @@ CASES = {
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("key", CASES)
 def test_an_injected_symptom_is_named_first(recipe, key, seed):
-    keys, found = named(Curves(recipe(), run(seed, **CASES[key]), selection(seed=seed)))
+    columns = CASES[key]
+    held = selection(columns.get("reward/success", level), seed)
+    keys, found = named(Curves(recipe(), run(seed, **columns), held))
     assert keys[0] == key
     first = max(found, key=lambda f: f.confidence)
     assert first.evidence and 0.5 <= first.confidence <= 1 and first.symptom.tries
@@ -99,6 +104,55 @@ def test_a_finding_says_since_when(recipe):
     late = run(**{"mismatch/engine/max": lambda b: 0.02 if b >= 80 else 1e-6})
     assert rules.engine_mismatch(Curves(recipe(), late)).since == 80
     assert keys
+
+
+def test_a_fall_in_training_is_no_drift_where_selection_holds(recipe):
+    columns = CASES["drift"]
+    assert rules.drift(Curves(recipe(), run(**columns), selection())) is None
+    fell = selection(columns["reward/success"])
+    finding = rules.drift(Curves(recipe(), run(**columns), fell))
+    assert finding is not None and finding.confidence == 0.9
+    burst = columns | {"policy/kl/mean": lambda b: 0.5 if b == LATE else 2e-4}
+    finding = rules.drift(Curves(recipe(), run(**burst), fell))
+    assert finding.confidence == 0.95 and f"KL of batch {LATE} is" in " ".join(finding.evidence)
+
+
+def test_a_fall_within_the_noise_of_few_tasks_is_no_drift(recipe):
+    rows, rng = run(), np.random.default_rng(5)
+    for row in rows:  # eight tasks a batch, all or nothing
+        row["reward/success"] = float(rng.binomial(8, 0.5)) / 8
+    assert rules.drift(Curves(recipe(), rows)) is None
+    few = [{"step": b, "success": c / 30, "correct": c, "scored": 30}
+           for b, c in ((0, 15), (40, 19), (80, 14), (120, 15))]  # fmt: skip
+    assert rules.drift(Curves(recipe(), rows, few)) is None
+
+
+def test_a_contrast_that_was_lost_is_a_consequence(recipe):
+    lost = {
+        "group/signal": lambda b: 0.6 if b < 20 else 0.02,
+        "reward/success": lambda b: 0.5 if b < 20 else 0.02,
+    }
+    finding = rules.no_contrast(Curves(recipe(), run(**lost)))
+    assert finding.confidence == 0.6 and "had a contrast before" in finding.evidence[-2]
+    cut = CASES["no-contrast"] | {"ending/truncated_turns": lambda b: 0.5}
+    keys, found = named(Curves(recipe(), run(**cut)))
+    assert keys[0] == "early-end" and "no-contrast" in keys
+    assert "from the start" in next(f for f in found if f.symptom.key == "no-contrast").evidence[-2]
+
+
+def test_limits_that_cut_from_the_start_are_named_while_success_grows(recipe):
+    cut = {"ending/truncated_turns": lambda b: 0.5, "reward/success": lambda b: 0.1 + 0.003 * b}
+    finding = rules.early_end(Curves(recipe(), run(**cut)))
+    assert finding.confidence == 0.85
+    falling = cut | {"ending/truncated_turns": lambda b: 0.6 * math.exp(-b / 20)}
+    assert rules.early_end(Curves(recipe(), run(**falling))) is None
+
+
+def test_a_low_temperature_magnifies_rounding(recipe):
+    rows = run(**{"mismatch/engine/max": lambda b: 3e-4})
+    assert rules.engine_mismatch(Curves(recipe(), rows)) is not None
+    cold = recipe("policy.sampling.temperature=0.1")
+    assert rules.engine_mismatch(Curves(cold, rows)) is None
 
 
 def test_a_gap_between_training_and_selection_is_a_hole(recipe):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from builders import episode, segment
+from hexad.contract.episode import Costs
 from hexad.contract.reward import Reward
 from hexad.evidence.diagnosis import stored as probes
 from hexad.evidence.diagnosis.stored import Stored
@@ -31,6 +32,7 @@ def batch(lengths=(5, 6, 5, 6), count=4):
         for member, tokens in enumerate(lengths):
             reward = Reward("task", float((member + group) % 2))
             made = episode(
+                costs=Costs(sampled_tokens=tokens),
                 episode_id=f"e{group}-{member}",
                 group_id=f"g{group}",
                 member=member,
@@ -62,6 +64,16 @@ def test_observations_among_the_actions_are_named(recipe):
     weight[6] = 1.0
     bad = replace(whole[0], segments=(replace(broken, weight=weight),))
     assert "1 that were not sampled" in probes.unmasked(Stored(recipe(), 7, (bad,))).evidence[0]
+
+
+def test_observations_that_spans_and_masks_call_actions_are_named(recipe):
+    """The record agrees with itself; only what the engine returned says otherwise."""
+    whole = batch()
+    said = segment((("user", 3), ("tool_call", 3), ("text", 2), ("text", 2)))
+    bad = replace(whole[0], segments=(said,))
+    (finding,) = probes.stored_rules(Stored(recipe(), 7, (bad, *whole[1:])))
+    assert finding.symptom.key == "observations-count" and finding.confidence > 0.95
+    assert finding.evidence[0].startswith("1 of 16") and "+2 in all" in finding.evidence[0]
 
 
 def test_an_observation_in_the_loss_shows_when_it_is_lengthened(recipe):

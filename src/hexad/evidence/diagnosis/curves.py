@@ -8,7 +8,8 @@ from typing import Any
 
 from hexad.evidence import metrics
 from hexad.evidence.diagnosis.findings import SYMPTOMS, Finding
-from hexad.evidence.diagnosis.series import Series
+from hexad.evidence.diagnosis.series import WINDOW, Series
+from hexad.evidence.intervals import wilson
 from hexad.recipe.axes import Recipe
 
 Row = dict[str, Any]
@@ -16,6 +17,11 @@ SOLVED = 0.95
 """Training success from which on a lack of contrast, or of entropy, is no symptom."""
 MOVED = 3.0
 """Standard errors from which on a change is taken for real."""
+
+_CUT = 0.2
+"""Share of cut episodes from which on limits matter."""
+_KL = "policy/kl/mean"
+_TRUNCATED = "ending/truncated"
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,15 @@ class Curves:
         return self.series(metrics.SUCCESS, metrics.SCORE)
 
     @property
+    def cut(self) -> Series:
+        """Share of the finished episodes that a limit of the trainer cut."""
+        ended = (
+            {"step": row["step"], "cut": sum(v for k, v in row.items() if k.startswith(_TRUNCATED))}
+            for row in self.rows
+        )
+        return Series.of(ended, "cut")
+
+    @property
     def evaluated(self) -> Series:
         """Independent success on selection, by learner version."""
         return Series.of(self.selection, "success")
@@ -44,7 +59,9 @@ class Curves:
 
 def engine_mismatch(curves: Curves) -> Finding | None:
     """Engine and learner disagree by more than rounding explains."""
-    bound = metrics.MISMATCH[curves.recipe.system.dtype]
+    # The logits that both round are divided by the temperature before they are compared.
+    temperature = curves.recipe.policy.sampling.temperature
+    bound = metrics.MISMATCH[curves.recipe.system.dtype] / min(1.0, temperature)
     worst = curves.series("mismatch/engine/max")
     if not len(worst) or worst.values.max() <= bound:
         return None
@@ -77,23 +94,33 @@ def no_contrast(curves: Curves) -> Finding | None:
     if len(entropy):
         told.append(f"entropy of the policy: {entropy.recent:.3g} nats a token")
     confidence = 0.9 if signal.recent < low / 2 else 0.75
+    if follows := _lost(curves, signal, low):
+        told.append(follows)
+        confidence = 0.6
     since = signal.since(lambda value: value < low)
     return Finding(SYMPTOMS["no-contrast"], confidence, since, tuple(told))
 
 
+def _lost(curves: Curves, signal: Series, low: float) -> str:
+    """Why a lack of contrast may be the consequence of something else; empty if nothing says so."""
+    if signal.enough and signal.before(signal.steps[WINDOW]).recent >= low:
+        fell = curves.success.enough and curves.success.z < -MOVED
+        if fell or _burst(curves) is not None:
+            return "groups had a contrast before success fell: look for what made it fall"
+    cut = curves.cut
+    if cut.enough and cut.early > _CUT:
+        return f"{cut.early:.0%} of episodes were cut by a limit from the start: cut ones are alike"
+    return ""
+
+
 def drift(curves: Curves) -> Finding | None:
-    """Success fell well below the best it had, beyond noise."""
-    success = curves.success
-    if not success.enough:
+    """Success fell well below the best it had, beyond noise, where it was learned and held out."""
+    fell = _fall(curves)
+    if fell is None:
         return None
-    smooth = success.smooth
-    best = int(smooth.values.argmax())
-    peak, step = float(smooth.values[best]), smooth.steps[best]
-    fell = success.after(step)
-    if len(fell) < 10 or peak - success.recent < 0.1:
-        return None
-    told = [f"success fell from {peak:.0%} at batch {step} to {success.recent:.0%}"]
-    confidence = 0.6 if peak - success.recent < 0.2 else 0.7
+    peak, step, now, where = fell
+    told = [f"success {where} fell from {peak:.0%} at batch {step} to {now:.0%}"]
+    confidence = 0.6 if peak - now < 0.2 else 0.7
     grown = _grown(curves, step)
     told += grown
     variance = curves.series("critic/explained_variance")
@@ -101,15 +128,57 @@ def drift(curves: Curves) -> Finding | None:
         told.append(f"explained variance of the critic: {variance.recent:.2f}")
         grown.append("critic")
     confidence += 0.2 if grown else 0.0
-    since = success.since(lambda value: value < peak - 0.05)
+    burst = _burst(curves)
+    if burst is not None:
+        told.append(f"KL of batch {burst[0]} is {burst[1]:.2g} nats a token")
+        confidence = 0.95
+    since = curves.success.since(lambda value: value < peak - 0.05)
     return Finding(SYMPTOMS["drift"], confidence, since, tuple(told))
+
+
+def _fall(curves: Curves) -> tuple[float, int, float, str] | None:
+    """Best success, the batch it was at, success now, and of which tasks: the larger fall.
+
+    A fall in training is no drift where success on selection holds: other tasks were drawn.
+    """
+    success, held = curves.success, curves.selection
+    if not success.enough:
+        return None
+    found = []
+    if len(held) >= 4:
+        top = max(held, key=lambda row: row["success"])
+        correct, scored = (sum(row[key] for row in held[-2:]) for key in ("correct", "scored"))
+        now = correct / scored
+        if top["success"] - now < 0.1:
+            return None
+        if _interval(top["correct"], top["scored"])[0] > _interval(correct, scored)[1]:
+            found.append((top["success"], top["step"], now, "on selection"))
+    smooth = success.smooth
+    best = int(smooth.values.argmax())
+    peak, step = float(smooth.values[best]), smooth.steps[best]
+    before = Series(success.steps[best : best + WINDOW], success.values[best : best + WINDOW])
+    beyond = len(success.after(step)) >= WINDOW and before.differs(success.last) > MOVED
+    if peak - success.recent >= 0.1 and beyond:
+        found.append((peak, step, success.recent, "in training"))
+    return max(found, key=lambda each: each[0] - each[2], default=None)
+
+
+def _interval(correct: int, scored: int) -> tuple[float, float]:
+    return wilson(correct, scored) or (0.0, 1.0)
+
+
+def _burst(curves: Curves) -> tuple[int, float] | None:
+    """The first batch whose KL is unhealthy, with it: one update went too far."""
+    kl, most = curves.series(_KL), _most(_KL)
+    found = zip(kl.steps, kl.values, strict=True)
+    return next(((step, float(value)) for step, value in found if value > most), None)
 
 
 def _grown(curves: Curves, step: int) -> list[str]:
     """Tails that are several times what they were before ``step``."""
     found = []
     for name, keys in (
-        ("KL", ("policy/kl/mean",)),
+        ("KL", (_KL,)),
         ("p99 of log current / old", ("log_ratio/update/p99",)),
         ("share above the clip", ("clip/above/mean",)),
     ):
@@ -152,32 +221,26 @@ def stale(curves: Curves) -> Finding | None:
 
 def early_end(curves: Curves) -> Finding | None:
     """More episodes are cut, or they give up earlier, and success does not gain by it."""
-    success, turns = curves.success, curves.series(metrics.TURNS)
-    cut = Series.of(
-        [
-            {
-                "step": row["step"],
-                "cut": sum(v for k, v in row.items() if k.startswith("ending/truncated")),
-            }
-            for row in curves.rows
-        ],
-        "cut",
-    )
-    if not success.enough or success.change >= 0.05 or success.recent >= SOLVED:
+    success, turns, cut = curves.success, curves.series(metrics.TURNS), curves.cut
+    if not success.enough or success.recent >= SOLVED:
         return None
+    flat = success.change < 0.05
     told, confidence = [], 0.0
-    if cut.enough and cut.late > 0.2 and (cut.change > 0.1 or cut.early > 0.2):
+    if cut.enough and cut.late > _CUT:
         told.append(f"{cut.late:.0%} of episodes are cut by a limit, {cut.early:.0%} at first")
-        confidence = 0.75
+        if cut.early > _CUT and cut.late > 0.5 * cut.early:  # the limit did it, not the policy
+            confidence = 0.85 if flat or cut.late > 2 * _CUT else 0.6
+        elif flat and cut.change > 0.1:
+            confidence = 0.75
         if curves.recipe.critic is not None and curves.recipe.credit.truncation is None:
             told.append("behind each cut they are paid the critic's value")
-    if turns.enough and turns.change < -0.15 * turns.early and turns.z < -MOVED:
+    if flat and turns.enough and turns.change < -0.15 * turns.early and turns.z < -MOVED:
         told.append(f"turns an episode fell from {turns.early:.2f} to {turns.late:.2f}")
         confidence = max(confidence, 0.7) + (0.1 if success.change < -0.02 else 0.0)
-    if not told:
+    if not confidence:
         return None
     told.append(f"success moved by {success.change:+.1%}")
-    since = cut.since(lambda value: value > 0.2)
+    since = cut.since(lambda value: value > _CUT)
     return Finding(SYMPTOMS["early-end"], confidence, since, tuple(told))
 
 

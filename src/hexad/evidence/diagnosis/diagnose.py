@@ -23,6 +23,9 @@ EPISODES = 512
 LEAST = 0.5
 """A finding below this confidence is not named."""
 
+CONTRADICTED = 0.02
+"""Lower bound of the share of wrong among what training called correct, from which on it counts."""
+
 
 def diagnose(part: Part) -> Row:
     """What fails in ``part``: findings by falling confidence, and the facts that were looked at.
@@ -43,6 +46,7 @@ def diagnose(part: Part) -> Row:
         with opened(part) as archive:
             facts["quadrants"] = cells = quadrants(archive, stored.episodes)
         found = [_audited(finding, cells) for finding in found]
+        found += _contradicted(cells, stored.step)
     if len(curves.selection) < 4:
         unchecked.append("training against independent success: fewer than four evaluations")
     if not curves.success.enough:
@@ -58,8 +62,12 @@ def diagnose(part: Part) -> Row:
 
 
 def quadrants(archive: Archive, episodes: Sequence[Episode], high: float = 0.5) -> Row:
-    """Episodes by training reward (high: at least ``high``) and the independent outcome."""
+    """Episodes by training reward (high: at least ``high``) and the independent outcome.
+
+    ``correct`` counts those that training called correct, ``contradicted`` those of them that miss.
+    """
     cells = dict.fromkeys(("high-hit", "high-miss", "low-hit", "low-miss"), 0)
+    correct = contradicted = 0
     weights = archive.recipe.feedback.weights
     for episode in episodes:
         score = episode.score(weights)
@@ -69,11 +77,14 @@ def quadrants(archive: Archive, episodes: Sequence[Episode], high: float = 0.5) 
         verdict = archive.examiner.judge(task, episode, transcript)
         if verdict is not None and verdict.scored:
             outcome = "hit" if verdict.success else "miss"
+            called = episode.verdict is not None and episode.verdict.success
+            correct += called
+            contradicted += called and not verdict.success
             cells[f"{'high' if score >= high else 'low'}-{outcome}"] += 1
     paid = cells["high-hit"] + cells["high-miss"]
     interval = wilson(cells["high-miss"], paid)
     return {**cells, "paid_for_nothing": cells["high-miss"] / paid if paid else None,
-            "interval": interval}  # fmt: skip
+            "interval": interval, "correct": correct, "contradicted": contradicted}  # fmt: skip
 
 
 def _newest(part: Part) -> Stored | None:
@@ -103,14 +114,28 @@ def _facts(stored: Stored) -> Row:
 
 
 def _audited(finding: Finding, cells: Row) -> Finding:
-    """A suspected hole, after a look at what was paid: confirmed by misses, doubtful without."""
+    """A suspected hole, after a look at what was paid: confirmed by misses, not named without."""
     if finding.symptom.key != "verifier-hole" or cells["paid_for_nothing"] is None:
         return finding
     low, high = cells["interval"]
     told = f"of what was paid {cells['paid_for_nothing']:.1%} [{low:.1%}, {high:.1%}] missed"
-    sure = finding.confidence + 0.08 if low > 0.01 else 0.6 * finding.confidence
+    sure = finding.confidence + 0.08 if low > 0.01 else 0.5 * finding.confidence
     evidence = (*finding.evidence, f"{told} by the independent verifier")
     return replace(finding, confidence=min(0.98, sure), evidence=evidence)
+
+
+def _contradicted(cells: Row, step: int) -> list[Finding]:
+    """A hole that was there from the start opens no gap, but the two verifiers disagree on it."""
+    wrong, correct = cells["contradicted"], cells["correct"]
+    low, high = wilson(wrong, correct) or (0.0, 1.0)
+    if low < CONTRADICTED:
+        return []
+    told = (
+        f"of {correct} episodes that training called correct the independent verifier calls "
+        f"{wrong / correct:.1%} [{low:.1%}, {high:.1%}] wrong",
+    )
+    sure = 0.96 if low > 5 * CONTRADICTED else 0.85
+    return [Finding(SYMPTOMS["verifier-hole"], sure, step, told)]
 
 
 def _distinct(found: Sequence[Finding]) -> list[Finding]:

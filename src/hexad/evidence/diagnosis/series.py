@@ -55,6 +55,11 @@ class Series:
         return float(self.values[-WINDOW:].mean())
 
     @property
+    def last(self) -> Series:
+        """The last ``WINDOW`` batches."""
+        return Series(self.steps[-WINDOW:], self.values[-WINDOW:])
+
+    @property
     def change(self) -> float:
         """Last third less first third."""
         return self.late - self.early
@@ -62,11 +67,17 @@ class Series:
     @property
     def z(self) -> float:
         """:attr:`change` by its standard error, batches taken as independent (Welch)."""
-        first, last = self._third(0), self._third(2)
-        error = math.sqrt(first.var(ddof=1) / len(first) + last.var(ddof=1) / len(last))
+        size = len(self) // 3
+        first = Series(self.steps[:size], self._third(0))
+        return -first.differs(Series(self.steps[-size:], self._third(2)))
+
+    def differs(self, other: Series) -> float:
+        """This mean less that of ``other``, by its standard error, batches taken as independent."""
+        change = float(self.values.mean() - other.values.mean())
+        error = math.sqrt(sum(s.values.var(ddof=1) / len(s) for s in (self, other)))
         if error == 0.0:
-            return 0.0 if self.change == 0.0 else math.copysign(math.inf, self.change)
-        return self.change / error
+            return 0.0 if change == 0.0 else math.copysign(math.inf, change)
+        return change / error
 
     @property
     def smooth(self) -> Series:

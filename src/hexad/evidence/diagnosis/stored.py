@@ -62,7 +62,23 @@ def unmasked(stored: Stored) -> Finding | None:
         f"{wrong} tokens of {len(stored.episodes)} stored episodes are action and not sampled, or "
         f"the other way round; {trained} that were not sampled have a weight in the loss",
     )
-    return Finding(SYMPTOMS["observations-count"], 0.95, stored.step, told)
+    return Finding(SYMPTOMS["observations-count"], 0.99, stored.step, told)
+
+
+def unsampled(stored: Stored) -> Finding | None:
+    """Episodes that hold another number of action tokens than the engine's calls returned.
+
+    Masks and spans may agree and both be wrong; what was sampled is counted where it is sampled.
+    """
+    wrong = [e for e in stored.episodes if e.action_count != e.costs.sampled_tokens]
+    if not wrong:
+        return None
+    more = sum(e.action_count - e.costs.sampled_tokens for e in wrong)
+    told = (
+        f"{len(wrong)} of {len(stored.episodes)} stored episodes have another number of action "
+        f"tokens than was sampled, {more:+} in all",
+    )
+    return Finding(SYMPTOMS["observations-count"], 0.99, stored.step, told)
 
 
 def clock(stored: Stored) -> Finding | None:
@@ -217,5 +233,5 @@ def _repeats(episode: Episode) -> int:
 
 def stored_rules(stored: Stored) -> list[Finding]:
     """What the probes of ``stored`` found."""
-    rules = (unmasked, clock, length_weight)
+    rules = (unmasked, unsampled, clock, length_weight)
     return [found for rule in rules if (found := rule(stored)) is not None]

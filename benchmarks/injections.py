@@ -1,0 +1,317 @@
+"""What ``benchmarks/confusion.py`` injects, as data: a symptom, a strength, and how it is made.
+
+Where a user could make the mistake, it is a recipe override, with a verifier, a mapping or a
+potential of this file where one has to be written. Where only a bug of engine or recorder can make
+it, it is a patch for the time of one run: :func:`noisy_engine` and :func:`mislabelled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from hexad.contract.digest import canonical_json
+from hexad.contract.episode import Episode
+from hexad.contract.messages import Message
+from hexad.contract.reward import Reward
+from hexad.contract.segment import NO_VERSION, Segment, SpanKind
+from hexad.contract.task import Task
+from hexad.contract.verdict import Verdict, VerdictStatus
+from hexad.feedback.answer import final_answer
+from hexad.learner.batch import Batch
+from hexad.policy.engine import Completion, Request
+from hexad.policy.local import LocalEngine
+from hexad.schedule.source import Harvest
+from hexad.schedule.synchronous import SynchronousSource
+
+Patch = Callable[[], AbstractContextManager[None]]
+
+
+# -- mistakes that a user can write ---------------------------------------------------------------
+
+
+class Lenient:
+    """A verifier with a hole: any integer is right that equals the answer modulo ``modulus``."""
+
+    def __init__(self, family: object, modulus: int = 1) -> None:
+        self._modulus = modulus
+
+    @property
+    def digest(self) -> str:
+        """Name and config: the source of a bed is no contract."""
+        return f"lenient/{self._modulus}"
+
+    def verify(self, task: Task, episode: Episode, transcript: tuple[Message, ...]) -> Verdict:
+        """Correct, or wrong."""
+        answer = final_answer(episode, transcript)
+        near = answer.value is not None and (
+            (answer.value - int(task.data["answer"])) % self._modulus == 0
+        )
+        status = VerdictStatus.CORRECT if near else VerdictStatus.WRONG
+        evidence = canonical_json({"answer": answer.text[:20]})
+        return Verdict(status, 1.0 if near else 0.0, evidence)
+
+
+class PaidByToken:
+    """Beside the outcome every sampled token pays ``price``: a reward that follows length."""
+
+    price = 0.003
+
+    @property
+    def version(self) -> str:
+        """Name and price."""
+        return f"paid-by-token/{self.price}"
+
+    def rewards(self, verdict: Verdict, episode: Episode) -> tuple[Reward, ...]:
+        """The components ``task`` and ``tokens``."""
+        if episode.faulted or not verdict.scored:
+            return ()
+        paid = self.price * episode.costs.sampled_tokens
+        return (Reward("task", 1.0 if verdict.success else 0.0), Reward("tokens", paid))
+
+
+class PaidMore(PaidByToken):
+    """Three times that."""
+
+    price = 0.01
+
+
+class PaidMost(PaidByToken):
+    """Ten times that."""
+
+    price = 0.03
+
+
+class Finished:
+    """Every episode is paid 1: without a baseline every sampled token is only made likelier."""
+
+    version = "finished"
+
+    def rewards(self, verdict: Verdict, episode: Episode) -> tuple[Reward, ...]:
+        """The component ``task``."""
+        return () if episode.faulted or not verdict.scored else (Reward("task", 1.0),)
+
+
+def _full_context(price: float) -> Callable[[Batch], torch.Tensor]:
+    """A potential that falls by ``price`` for every token of the context, observations included."""
+
+    def potential(batch: Batch) -> torch.Tensor:
+        place = torch.arange(len(batch.ids)) - batch.offsets[batch.token_row]
+        return -price * place.double()
+
+    return potential
+
+
+context_price = _full_context(0.02)
+
+
+# -- bugs of engine and recorder ------------------------------------------------------------------
+
+
+def noisy_engine(deviation: float) -> Patch:
+    """The engine's log-probs are off by Gaussian noise of ``deviation`` nats."""
+
+    @contextmanager
+    def patched() -> Iterator[None]:
+        whole, draw = LocalEngine.sample, np.random.default_rng(0)
+
+        async def sample(self: LocalEngine, request: Request) -> Completion:
+            done = await whole(self, request)
+            noise = draw.normal(0.0, deviation, len(done.ids))
+            told = np.minimum(done.logprobs + noise, 0.0).astype(np.float32)
+            return replace(done, logprobs=told)
+
+        with _replaced(LocalEngine, "sample", sample):
+            yield
+
+    return patched
+
+
+def mislabelled(share: float) -> Patch:
+    """In a ``share`` of the episodes what the tools said is stored as what the policy said.
+
+    Their spans, masks, weights, versions and log-probs all say so: nothing in the record alone
+    contradicts it, so admission has nothing to refuse.
+    """
+
+    @contextmanager
+    def patched() -> Iterator[None]:
+        whole, draw = SynchronousSource.next, np.random.default_rng(0)
+
+        def broken(self: SynchronousSource, version: int) -> Harvest:
+            harvest = whole(self, version)
+            episodes = tuple(
+                replace(e, segments=tuple(_swallowed(s) for s in e.segments))
+                if draw.random() < share
+                else e
+                for e in harvest.episodes
+            )
+            return replace(harvest, episodes=episodes)
+
+        with _replaced(SynchronousSource, "next", broken):
+            yield
+
+    return patched
+
+
+def _swallowed(segment: Segment) -> Segment:
+    seen = np.zeros(len(segment), np.bool_)
+    for span in segment.spans:
+        seen[span.start : span.end] = span.kind is SpanKind.OBSERVATION
+    spans = tuple(
+        replace(span, kind=SpanKind.TEXT, name="") if span.kind is SpanKind.OBSERVATION else span
+        for span in segment.spans
+    )
+    version = int(segment.version.max())
+    assert version != NO_VERSION
+    return replace(
+        segment,
+        spans=spans,
+        action=segment.action | seen,
+        weight=np.where(seen, np.float32(1.0), segment.weight),
+        logprob=np.where(seen, np.float32(-1.0), segment.logprob),
+        version=np.where(seen, np.int32(version), segment.version),
+    )
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    whole = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, whole)
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run the bed. ``symptom`` is what is injected, ``None`` for a healthy run."""
+
+    symptom: str | None
+    strength: str
+    overrides: tuple[str, ...] = ()
+    patch: Patch = nullcontext
+
+    @property
+    def name(self) -> str:
+        """For a folder."""
+        return f"{self.symptom or 'healthy'}-{self.strength}".replace(" ", "-")
+
+
+def _options(**options: Any) -> tuple[str, ...]:
+    return tuple(f"task.train.options.{name}={value}" for name, value in options.items())
+
+
+_WIDE = ("task.limits={turns: 8, turn_tokens: 64, context_tokens: 512}",)
+_LONGEST = "task.limits={turns: 14, turn_tokens: 24, context_tokens: 512}"
+_PPO = (
+    "method=ppo",
+    "data={groups: 36, group_size: 1}",
+    "critic={minibatches: 2, pretrain: 2, optimizer: {lr: 3e-3}}",
+    "credit={lambda_policy: 0.97, lambda_critic: 1.0}",
+)
+_ONLY_UP = (
+    "method=reinforce",
+    "credit.baseline=none",
+    "action={denominator: episode}",
+    "feedback.mapping=injections:Finished",
+)
+_FRESH = ("method=areal", "timing.max_lag=4", "update.minibatches=2")
+_SLOW = "task.latency={{kind: pareto, mean: {}, alpha: 1.2, cap: 15.0}}"
+
+
+def _hole(modulus: int) -> tuple[str, ...]:
+    return ("feedback.verifier=injections:Lenient", f"feedback.options={{modulus: {modulus}}}")
+
+
+def _rising(peak: float) -> tuple[str, ...]:
+    """A warm-up as long as the run, to a rate that the policy does not bear: stable, then not."""
+    rate = f"{{lr: {peak}, schedule: constant, warmup_steps: 128, clip_norm: 1.0}}"
+    return ("update.epochs=2", f"update.optimizer={rate}")
+
+
+INJECTIONS: tuple[Case, ...] = (
+    Case("verifier-hole", "last digit", _hole(10)),
+    Case("verifier-hole", "parity", _hole(2)),
+    Case("verifier-hole", "any integer", _hole(1)),
+    Case("no-contrast", "temperature .1", ("policy.sampling.temperature=0.1",)),
+    Case("no-contrast", "long sums", (_LONGEST, *_options(operations="{6: 1}"))),
+    Case("no-contrast", "three digits", _options(low=100, high=999)),
+    Case("drift", "warm-up to 4.5e-3", _rising(4.5e-3)),
+    Case("drift", "warm-up to 6e-3", _rising(6e-3)),
+    Case("drift", "warm-up to 8e-3", _rising(8e-3)),
+    Case("stale", "tail .1", (*_FRESH, "timing.max_lag=1", _SLOW.format(0.1))),
+    Case("stale", "tail .3", (*_FRESH, "timing.max_lag=1", _SLOW.format(0.3))),
+    Case("stale", "tail 1", (*_FRESH, "timing.max_lag=1", _SLOW.format(1.0))),
+    Case(
+        "length-weight",
+        "1 and 8 operations",
+        (_LONGEST, "action.denominator=token", *_options(operations="{1: 0.8, 8: 0.2}")),
+    ),
+    Case(
+        "length-weight",
+        "1 and 10 operations",
+        (_LONGEST, "action.denominator=token", *_options(operations="{1: 0.8, 10: 0.2}")),
+    ),
+    Case(
+        "length-weight",
+        "1 and 12 operations",
+        (_LONGEST, "action.denominator=token", *_options(operations="{1: 0.8, 12: 0.2}")),
+    ),
+    Case("observations-count", "1 in 20 episodes", (), mislabelled(0.05)),
+    Case("observations-count", "every episode", (), mislabelled(1.0)),
+    Case("observations-count", "potential", (*_PPO, "credit.shaping=injections:context_price")),
+    Case(
+        "early-end",
+        "3 turns",
+        ("task.limits.turns=3", *_options(operations="{1: 0.2, 2: 0.2, 3: 0.6}")),
+    ),
+    Case(
+        "early-end",
+        "2 turns and a critic",
+        (*_PPO, "task.limits.turns=2", *_options(operations="{2: 0.5, 3: 0.5}")),
+    ),
+    Case("early-end", "turns cost 1", ("feedback.costs={turn: 1.0}",)),
+    Case("entropy-collapse", "lr 4e-4", (*_ONLY_UP, "update.optimizer.lr=4e-4")),
+    Case("entropy-collapse", "lr 8e-4", (*_ONLY_UP, "update.optimizer.lr=8e-4")),
+    Case("entropy-collapse", "lr 1.6e-3", (*_ONLY_UP, "update.optimizer.lr=1.6e-3")),
+    Case("length-drift", ".003 a token", (*_WIDE, "feedback.mapping=injections:PaidByToken")),
+    Case("length-drift", ".01 a token", (*_WIDE, "feedback.mapping=injections:PaidMore")),
+    Case("length-drift", ".03 a token", (*_WIDE, "feedback.mapping=injections:PaidMost")),
+    Case("engine-mismatch", "3e-4 nats", (), noisy_engine(3e-4)),
+    Case("engine-mismatch", "3e-3 nats", (), noisy_engine(3e-3)),
+    Case("engine-mismatch", "3e-2 nats", (), noisy_engine(3e-2)),
+)
+"""Every way to make a symptom, the weakest first."""
+
+_METHODS: dict[str, tuple[str, ...]] = {
+    "grpo": (),
+    "rloo": ("method=rloo",),
+    "dr_grpo": ("method=dr_grpo", "action.length=64"),
+    "dapo": ("method=dapo", "feedback.overlong={limit: 120, cache: 60}"),
+    "gspo": ("method=gspo",),
+    "cispo": ("method=cispo",),
+    "reinforce": ("method=reinforce", "action.length=64"),
+    "reinforce_pp": ("method=reinforce_pp",),
+    "ppo": _PPO,
+    "areal": _FRESH,
+}
+_RATES = {
+    "lr 4e-4": ("update.optimizer.lr=4e-4",),
+    "lr 8e-4": (),
+}
+HEALTHY: tuple[Case, ...] = tuple(
+    Case(None, f"{method} {rate}", (*overrides, *more))
+    for method, overrides in _METHODS.items()
+    for rate, more in _RATES.items()
+)
+"""Recipes as a user should write them."""
