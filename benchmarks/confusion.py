@@ -1,6 +1,6 @@
 """How often ``hexad diagnose`` names what was injected, over real training runs.
 
-    OMP_NUM_THREADS=1 python benchmarks/confusion.py --set tune|score [--only SYMPTOM] [--limit N]
+    OMP_NUM_THREADS=1 python benchmarks/confusion.py --set tune|score [--only NAME ...] [--limit N]
 
 One process composes and trains every run of ``benchmarks/confusion.yaml`` with the cases of
 ``benchmarks/injections.py``, diagnoses it, and writes a row to ``rows.jsonl`` in the folder of its
@@ -40,11 +40,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bed:
-    """Where a set is run: overrides of environment, and seeds of injected and healthy runs."""
+    """Where a set is run: overrides of the environment, and the seeds."""
 
     overrides: tuple[str, ...]
     seeds: tuple[int, ...]
-    healthy: tuple[int, ...]
 
 
 BEDS = {
@@ -54,9 +53,8 @@ BEDS = {
             "task.options={operations: {1: 0.4, 2: 0.4, 3: 0.2}, high: 9, operators: '+-*'}",
         ),
         (101,),
-        (101,),
     ),
-    "score": Bed((), (201, 202), (201, 202)),
+    "score": Bed((), (201, 202)),
 }
 """The set that rules are fixed on, and the one that they are scored on."""
 
@@ -77,9 +75,7 @@ class Job:
 def jobs(bed: Bed) -> Iterator[Job]:
     """Every run of ``bed``, seed by seed."""
     for seed in bed.seeds:
-        yield from (Job(case, seed) for case in INJECTIONS)
-    for seed in bed.healthy:
-        yield from (Job(case, seed) for case in HEALTHY)
+        yield from (Job(case, seed) for case in (*INJECTIONS, *HEALTHY))
 
 
 def recipe_of(job: Job, bed: Bed, more: Sequence[str] = ()) -> Recipe:
@@ -200,7 +196,12 @@ def main() -> None:
     """Run what is missing, then print the matrix."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--set", choices=BEDS, required=True, dest="name")
-    parser.add_argument("--only", help="a symptom, healthy, or the beginning of a run's name")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        help="a symptom, healthy, or the beginning of a run's name",
+    )
     parser.add_argument("--limit", type=int, help="most runs that are trained now")
     parser.add_argument("--seconds", type=float, help="begin no run after so many")
     parser.add_argument("--model", default="runs/calculator-sft")
@@ -211,7 +212,7 @@ def main() -> None:
     log, begun, trained = out / "rows.jsonl", time.monotonic(), 0
     done, rules = known(log), rules_digest()
     for job in jobs(bed):
-        if options.only and not job.name.startswith(options.only):
+        if not job.name.startswith(tuple(options.only)):
             continue
         folder = out / job.name
         if not ended(folder):

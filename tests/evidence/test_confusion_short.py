@@ -21,7 +21,6 @@ BED = confusion.Bed(
         "run.evaluation={every: null, final: none}",
     ),
     (1,),
-    (1,),
 )
 DENSE = ("feedback.mapping=dense:DenseMapping",)
 """An untrained policy is right in nothing: this pays it for something all the same."""
@@ -76,7 +75,7 @@ def test_every_case_is_a_recipe_and_a_run_of_its_own():
         assert len(names) == len(set(names))
     assert not set(confusion.BEDS["tune"].seeds) & set(confusion.BEDS["score"].seeds)
     bed = confusion.BEDS["score"]
-    for job in confusion.jobs(replace(bed, seeds=bed.seeds[:1], healthy=bed.healthy[:1])):
+    for job in confusion.jobs(replace(bed, seeds=bed.seeds[:1])):
         assert confusion.recipe_of(job, bed).name == job.name
 
 

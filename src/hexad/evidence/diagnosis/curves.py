@@ -119,7 +119,7 @@ def drift(curves: Curves) -> Finding | None:
     if fell is None:
         return None
     peak, step, now, where = fell
-    told = [f"success {where} fell from {peak:.0%} at batch {step} to {now:.0%}"]
+    told = [f"success{where} fell from {peak:.0%} at batch {step} to {now:.0%}"]
     confidence = 0.6 if peak - now < 0.2 else 0.7
     grown = _grown(curves, step)
     told += grown
@@ -152,14 +152,14 @@ def _fall(curves: Curves) -> tuple[float, int, float, str] | None:
         if top["success"] - now < 0.1:
             return None
         if _interval(top["correct"], top["scored"])[0] > _interval(correct, scored)[1]:
-            found.append((top["success"], top["step"], now, "on selection"))
+            found.append((top["success"], top["step"], now, " on selection"))
     smooth = success.smooth
     best = int(smooth.values.argmax())
     peak, step = float(smooth.values[best]), smooth.steps[best]
     before = Series(success.steps[best : best + WINDOW], success.values[best : best + WINDOW])
     beyond = len(success.after(step)) >= WINDOW and before.differs(success.last) > MOVED
     if peak - success.recent >= 0.1 and beyond:
-        found.append((peak, step, success.recent, "in training"))
+        found.append((peak, step, success.recent, ""))
     return max(found, key=lambda each: each[0] - each[2], default=None)
 
 
