@@ -159,6 +159,8 @@ def test_a_gap_between_training_and_selection_is_a_hole(recipe):
     fell = selection(lambda b: 0.55 - 0.002 * b)
     (finding,) = named(Curves(recipe(), run(), fell))[1]
     assert finding.symptom.key == "verifier-hole" and finding.confidence >= 0.9
+    both = run(**{"reward/success": lambda b: 0.35 - 0.0007 * b})  # training fell, too, but less
+    assert rules.verifier_hole(Curves(recipe(), both, fell)) is None
     easier = selection(lambda b: level(b) - 0.2)  # a constant gap is a harder split
     assert named(Curves(recipe(), run(), easier))[0] == []
     assert rules.verifier_hole(Curves(recipe(), run(), fell[:3])) is None

@@ -33,3 +33,5 @@ def test_a_gap_without_a_miss_is_not_named_a_hole():
     gap = Finding(SYMPTOMS["verifier-hole"], 0.9, 3, ("a gap",))
     assert module._audited(gap, cells(200, 0)).confidence < module.LEAST
     assert module._audited(gap, cells(200, 20)).confidence > 0.9
+    unpaid = module._audited(gap, cells(0, 0))
+    assert unpaid.confidence < module.LEAST and "was paid" in unpaid.evidence[-1]

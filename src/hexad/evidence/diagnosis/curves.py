@@ -286,11 +286,12 @@ def verifier_hole(curves: Curves) -> Finding | None:
     train, held = curves.success, curves.evaluated
     if len(held) < 4 or not train.enough:
         return None
-    pairs = zip(held.steps, held.values, strict=True)
-    gaps = [(step, _near(train, step) - float(value)) for step, value in pairs]
+    paid = [_near(train, step) for step in held.steps]
+    gaps = [mine - float(value) for mine, value in zip(paid, held.values, strict=True)]
     half = max(2, len(gaps) // 3)
-    first = sum(gap for _, gap in gaps[:half]) / half
-    last = sum(gap for _, gap in gaps[-half:]) / half
+    first, last = sum(gaps[:half]) / half, sum(gaps[-half:]) / half
+    if sum(paid[-half:]) / half < sum(paid[:half]) / half - 0.05:
+        return None  # training fell, too: whatever it is, nobody is paid for it
     best = float(held.values.max())
     fell = best - float(held.values[-half:].mean())
     opened = last - first
@@ -301,7 +302,8 @@ def verifier_hole(curves: Curves) -> Finding | None:
         f"success on selection is {fell:.1%} below its best of {best:.0%}",
     )
     confidence = 0.9 if fell >= 0.05 else 0.7
-    since = next((step for step, gap in gaps if gap > first + opened / 2), None)
+    steps = zip(held.steps, gaps, strict=True)
+    since = next((step for step, gap in steps if gap > first + opened / 2), None)
     return Finding(SYMPTOMS["verifier-hole"], confidence, since, told)
 
 

@@ -115,8 +115,12 @@ def _facts(stored: Stored) -> Row:
 
 def _audited(finding: Finding, cells: Row) -> Finding:
     """A suspected hole, after a look at what was paid: confirmed by misses, not named without."""
-    if finding.symptom.key != "verifier-hole" or cells["paid_for_nothing"] is None:
+    if finding.symptom.key != "verifier-hole":
         return finding
+    if cells["paid_for_nothing"] is None:
+        told = "none of the stored episodes was paid"
+        sure = 0.5 * finding.confidence
+        return replace(finding, confidence=sure, evidence=(*finding.evidence, told))
     low, high = cells["interval"]
     told = f"of what was paid {cells['paid_for_nothing']:.1%} [{low:.1%}, {high:.1%}] missed"
     sure = finding.confidence + 0.08 if low > 0.01 else 0.5 * finding.confidence
