@@ -151,7 +151,8 @@ def _fall(curves: Curves) -> tuple[float, int, float, str] | None:
         now = correct / scored
         if top["success"] - now < 0.1:
             return None
-        if _interval(top["correct"], top["scored"])[0] > _interval(correct, scored)[1]:
+        beyond = _interval(top["correct"], top["scored"])[0] > _interval(correct, scored)[1]
+        if beyond and success.z <= MOVED:  # where training still rises it is a gap, no drift
             found.append((top["success"], top["step"], now, " on selection"))
     smooth = success.smooth
     best = int(smooth.values.argmax())
