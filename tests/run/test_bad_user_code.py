@@ -128,7 +128,7 @@ def test_a_family_is_closed_once_whatever_that_does(tmp_path, monkeypatch, how):
     words = ("task.environment=bad_parts:Closing", f"task.options={{close: {how}}}")
     with pytest.warns(RuntimeWarning) if how != "well" else nullcontext():
         code, text = train(tmp_path / "run", *words)
-    assert code == 0 and "Summary" in text and bad_parts.CLOSED == [how]
+    assert code == 0 and "spent" in text and bad_parts.CLOSED == [how]
 
 
 def test_a_family_is_closed_after_an_error_too(tmp_path):

@@ -87,7 +87,7 @@ def whole(tmp_path_factory):
     recipe = write(folder, calculator_rows(10), "sft", "demonstrations", bad=BAD)
     code, output = hexad("train", recipe, "--run", folder / "run")
     assert code == 0, output
-    return folder / "run", output
+    return folder / "run", output + hexad("report", folder / "run")[1]
 
 
 def test_a_file_of_rows_trains_and_every_dropped_row_is_listed(whole):

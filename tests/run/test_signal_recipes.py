@@ -42,7 +42,7 @@ def train(name, run, *words):
     code, text = hexad("train", recipe, *SHORT, *size, *words, "--run", run)
     assert code == 0, text
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return rows, text
+    return rows, text + hexad("report", run)[1]
 
 
 def timeless(row):

@@ -55,7 +55,7 @@ def whole(tmp_path_factory):
     (folder / "recipe.yaml").write_text(RECIPE)
     code, output = hexad("train", folder / "recipe.yaml", "--run", folder / "run")
     assert code == 0, output
-    return folder / "run", output
+    return folder / "run", output + hexad("report", folder / "run")[1]
 
 
 def test_rounds_are_played_labelled_and_aggregated(whole):
