@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import wandb
 
@@ -26,7 +26,7 @@ class Wandb:
     def __init__(self, subject: Subject, known: Mapping[str, Any] | None, first: int) -> None:
         del first  # nothing can be taken back
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        resume = None
+        resume: Literal["must", "allow"] | None = None
         if known is not None:
             # An offline run exists at the server only once someone has sent it there.
             resume = "must" if known["online"] else "allow"
