@@ -60,7 +60,7 @@ class UpdateReport:
     roles: Mapping[str, str] = field(default_factory=dict)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     scalars: Mapping[str, float] = field(default_factory=dict)
-    trace: Trace | None = None
+    trace: Trace | None = field(default=None, compare=False)
 
 
 class Statistics:
