@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from builders import episode, segment
-from hexad.contract.episode import Costs
+from hexad.contract.episode import Actor, Costs, Prefix
 from hexad.contract.reward import Reward
 from hexad.evidence.diagnosis import stored as probes
 from hexad.evidence.diagnosis.stored import Stored
@@ -74,6 +74,17 @@ def test_observations_that_spans_and_masks_call_actions_are_named(recipe):
     (finding,) = probes.stored_rules(Stored(recipe(), 7, (bad, *whole[1:])))
     assert finding.symptom.key == "observations-count" and finding.confidence > 0.95
     assert finding.evidence[0].startswith("1 of 16") and "+2 in all" in finding.evidence[0]
+
+
+def test_what_a_fork_repeats_and_what_an_expert_said_was_sampled_elsewhere(recipe):
+    """Their action tokens come from no call of this episode, and nothing is wrong with that."""
+    whole = batch()
+    forked = replace(whole[0], prefix=Prefix("e0-1", "g0", 1), costs=Costs(sampled_tokens=2))
+    told = replace(whole[1], actor=Actor.EXPERT, costs=Costs())
+    assert (whole[0].action_count, forked.own_count) == (5, 2)
+    assert probes.unsampled(Stored(recipe(), 7, (forked, told, *whole[2:]))) is None
+    lost = replace(forked, costs=Costs(sampled_tokens=3))
+    assert probes.unsampled(Stored(recipe(), 7, (lost,))) is not None
 
 
 def test_an_observation_in_the_loss_shows_when_it_is_lengthened(recipe):

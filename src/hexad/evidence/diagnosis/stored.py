@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hexad.contract.episode import Episode
+from hexad.contract.episode import Actor, Episode
 from hexad.contract.segment import ACTION_SPANS, Segment, Span, SpanKind
 from hexad.evidence.diagnosis.findings import SYMPTOMS, Finding
 from hexad.learner.assemble import assemble
@@ -68,14 +68,16 @@ def unmasked(stored: Stored) -> Finding | None:
 def unsampled(stored: Stored) -> Finding | None:
     """Episodes that hold another number of action tokens than the engine's calls returned.
 
-    Masks and spans may agree and both be wrong; what was sampled is counted where it is sampled.
+    Masks and spans may agree and both be wrong; what was sampled is counted where it is sampled. An
+    expert's tokens come from no engine, and what a fork repeats was counted in its parent.
     """
-    wrong = [e for e in stored.episodes if e.action_count != e.costs.sampled_tokens]
+    mine = [e for e in stored.episodes if e.actor is Actor.POLICY]
+    wrong = [e for e in mine if e.own_count != e.costs.sampled_tokens]
     if not wrong:
         return None
-    more = sum(e.action_count - e.costs.sampled_tokens for e in wrong)
+    more = sum(e.own_count - e.costs.sampled_tokens for e in wrong)
     told = (
-        f"{len(wrong)} of {len(stored.episodes)} stored episodes have another number of action "
+        f"{len(wrong)} of {len(mine)} stored episodes have another number of action "
         f"tokens than was sampled, {more:+} in all",
     )
     return Finding(SYMPTOMS["observations-count"], 0.99, stored.step, told)
