@@ -114,6 +114,23 @@ def test_without_an_adapter_of_its_own_a_recipe_gets_it_merged(base, tmp_path):
     assert load_policy(str(tmp_path / "whole"), seed=0).lineage() == merged.lineage()
 
 
+def test_a_merge_that_rounds_the_adapter_away_is_refused(base, tmp_path):
+    half = {"seed": 0, "dtype": torch.bfloat16}
+    load_policy(str(base), **half, adapter=SPEC).save(tmp_path / "a")
+    with pytest.raises(UserError, match="round away") as caught:
+        load_policy(str(tmp_path / "a"), **half)
+    assert caught.value.where == "system.dtype"
+    assert adapters.adapted(load_policy(str(tmp_path / "a"), **half, adapter=SPEC).model)
+
+
+def test_an_adapter_on_weights_of_another_type_is_refused_as_that(base, tmp_path):
+    load_policy(str(base), seed=0, adapter=SPEC).save(tmp_path / "a")
+    for spec in (SPEC, None):
+        with pytest.raises(UserError, match="on float32 weights, and these are bfloat16") as caught:
+            load_policy(str(tmp_path / "a"), seed=0, dtype=torch.bfloat16, adapter=spec)
+        assert caught.value.where == "system.dtype"
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [

@@ -9,6 +9,7 @@ from tiny import hexad, write_recipe
 
 from hexad.policy import adapter as adapters
 from hexad.policy.load import load_policy
+from hexad.schedule import asynchronous
 
 ADAPTER = ("policy.adapter={rank: 4, alpha: 8}", "update.optimizer.lr=1e-2")
 FORMS = {
@@ -73,11 +74,14 @@ def test_a_resume_goes_on_bit_for_bit_and_the_next_stage_merges(tmp_path, base):
     assert code == 0 and (policy(later) / "model.safetensors").is_file(), text
 
 
-def test_workers_are_sent_the_adapter_alone(tmp_path, base):
-    """Provenance names the adapter, and one lineage a version."""
-    run = tmp_path / "run"
+def test_workers_are_sent_the_adapter_alone_and_sample_by_it(tmp_path, base, monkeypatch):
+    run, sent, inner = tmp_path / "run", [], asynchronous.pack
+    monkeypatch.setattr(
+        asynchronous, "pack", lambda weights: sent.append(set(weights)) or inner(weights)
+    )
     code, text = train(run, base, *FORMS["asynchronous"])
     assert code == 0, text
+    assert sent and all(name and all(".lora_" in each for each in name) for name in sent)
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert (
         rows

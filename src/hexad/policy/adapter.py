@@ -11,7 +11,7 @@ import copy
 import json
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 """PEFT's layout."""
 _BASE = "adapter_base.json"
+EXACT = 4
+"""Bytes of a number in which an adapter may be added to the weights: fewer round most of it away.
+"""
 _MARK = ".lora_"
 _PREFIX = "base_model.model."
 """What PEFT writes before a parameter's name."""
@@ -40,10 +43,14 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What an adapter adds to: ``model`` opens it, ``digest`` is of its weights ("" if unknown)."""
+    """What an adapter adds to: ``model`` opens it, ``digest`` is of its weights in ``precision``.
+
+    Both are "" where nobody recorded them.
+    """
 
     model: str
     digest: str = ""
+    precision: str = ""
 
 
 def holds(folder: Path) -> bool:
@@ -56,7 +63,7 @@ def base_of(folder: Path) -> Base:
     try:
         if (folder / _BASE).is_file():
             found = json.loads((folder / _BASE).read_text(encoding="utf-8"))
-            return Base(str(found["model"]), str(found["digest"]))
+            return Base(*(str(found[name]) for name in ("model", "digest", "precision")))
         name = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _broken(folder, f"its base is not named: {error}") from error
@@ -65,9 +72,16 @@ def base_of(folder: Path) -> Base:
     return Base(name)
 
 
-def require_base(folder: Path, wanted: Base, found: str) -> None:
-    """Raise ``UserError`` unless the base's weights, of digest ``found``, are those recorded."""
-    if wanted.digest and wanted.digest != found:
+def require_base(folder: Path, wanted: Base, found: Base) -> None:
+    """Raise ``UserError`` unless the base that was ``found`` is the one recorded, where one is."""
+    if wanted.precision and wanted.precision != found.precision:
+        raise UserError(
+            f"the adapter was trained on {wanted.precision} weights, and these are "
+            f"{found.precision}",
+            where="system.dtype",
+            fix=f"use {wanted.precision}: rounded, its base is another policy",
+        )
+    if wanted.digest and wanted.digest != found.digest:
         raise UserError(
             f"the adapter was trained on other weights than {wanted.model} holds now",
             where=str(folder / _BASE),
@@ -126,10 +140,20 @@ def resume(model: Any, folder: Path) -> None:
 
 
 def merged(model: Any, folder: Path) -> Any:
-    """``model`` with the adapter in ``folder`` added into its weights, in their own type."""
+    """``model`` with the adapter in ``folder`` added into its weights, of 32 bits or more.
+
+    Raises ``UserError`` for fewer bits: what is left would be another policy than was trained.
+    """
     from peft import PeftModel
 
     _config(folder), _weights(folder)  # refused here, in our words, and never unpickled
+    if not exact(model):
+        raise UserError(
+            f"the adapter in {folder} cannot be merged into {model.dtype}: the sum would round "
+            "away most of what was learned",
+            where="system.dtype",
+            fix="use float32, or train the adapter itself with policy.adapter",
+        )
     try:
         with quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
@@ -151,8 +175,7 @@ def save(model: Any, folder: Path, base: Base) -> None:
     kept = get_peft_model_state_dict(model)
     plain = {f"{_PREFIX}{name}": value.detach().contiguous() for name, value in kept.items()}
     save_file(plain, folder / WEIGHTS, metadata={"format": "pt"})
-    text = json.dumps({"model": base.model, "digest": base.digest})
-    (folder / _BASE).write_text(text + "\n", encoding="utf-8")
+    (folder / _BASE).write_text(json.dumps(asdict(base)) + "\n", encoding="utf-8")
 
 
 # -- what moves ------------------------------------------------------------------------------------
@@ -186,6 +209,11 @@ def copied(model: M) -> M:
     if adapted(model):
         shared = {id(p): p for name, p in model.named_parameters() if _MARK not in name}
     return copy.deepcopy(model, shared)
+
+
+def exact(model: nn.Module) -> bool:
+    """Whether its weights have bits enough for an adapter to be added into them."""
+    return all(p.itemsize >= EXACT for p in model.parameters())
 
 
 def is_adapted(module: nn.Module) -> bool:

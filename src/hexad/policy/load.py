@@ -112,7 +112,7 @@ def _opened(
     else:
         base = adapters.base_of(folder)
         tokenizer, network, _, _ = _opened(base.model, seed, dtype, None)
-        adapters.require_base(folder, base, weights_digest(network))
+        adapters.require_base(folder, base, _base(base.model, network))
         if (folder / "tokenizer.json").is_file():
             tokenizer = _tokenizer(source, only_local=True)
     if adapter is None:
@@ -122,11 +122,16 @@ def _opened(
             "none",
             None,
         )
-    base = Base(base.model, weights_digest(network))
+    base = _base(base.model, network)
     known = adapters.attach(network, adapter, seed)
     if folder is not None:
         adapters.resume(network, folder)
     return tokenizer, network, known, base
+
+
+def _base(model: str, network: PreTrainedModel) -> Base:
+    precision = str(network.dtype).removeprefix("torch.")
+    return Base(model, weights_digest(network), precision)
 
 
 def _max_context(network: PreTrainedModel, model: str) -> int:

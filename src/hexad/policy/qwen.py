@@ -10,14 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hexad.policy.adapter import is_adapted, whole_weight
+from hexad.policy.adapter import exact, is_adapted, whole_weight
 from hexad.policy.attend import Prefill
 from hexad.policy.block import Affine, Block, Floors, Turn, enter, leave, linear, rms
 from hexad.policy.decode import Net
 from hexad.policy.kv import Shape
 
-_EXACT = 4
-"""Bytes of a number that an adapter's sum keeps its meaning in."""
 _SMALL = 1 << 19
 """Most bytes of a weight that is copied; see :func:`_map`."""
 
@@ -38,7 +36,7 @@ def lean_shaped(model: nn.Module) -> bool:
     known = (nn.Linear, nn.Embedding, nn.ModuleList, nn.SiLU)
     own = ("transformers.models.qwen3.", "transformers.activations")
     inner = {id(m) for each in model.modules() if is_adapted(each) for m in each.modules()}
-    if inner and any(p.itemsize < _EXACT for p in model.parameters()):
+    if inner and not exact(model):
         return False
     return all(
         id(m) in inner or type(m) in known or type(m).__module__.startswith(own)
