@@ -54,6 +54,8 @@ from hexad.learner.reward_learner import RewardLearner
 from hexad.recipe.axes import Recipe
 from hexad.schedule.source import Harvest, Source
 
+_FLAGS, _BY_NAME = ("exhausted", "interrupted", "begins", "open"), ("greedy", "values", "ages")
+"""What all ranks are told of a harvest beside its episodes."""
 INTERRUPTED = "interrupted"
 """The reason of a run that was asked to stop."""
 Evaluator = Callable[[str, int, int], float | None]
@@ -281,24 +283,13 @@ class Loop:
         payload = None
         if parts.source is not None:
             harvest = parts.source.next(version)
-            told = (harvest.greedy, harvest.values, harvest.ages)
-            flags = (harvest.exhausted, harvest.interrupted, harvest.begins, harvest.open)
-            facts = [*flags, *(dict(each) for each in told)]
+            facts = {name: getattr(harvest, name) for name in _FLAGS}
+            facts |= {name: dict(getattr(harvest, name)) for name in _BY_NAME}
             head = json.dumps(facts).encode()
             payload = len(head).to_bytes(8, "big") + head + to_ipc(harvest.episodes)
         received = parts.ranks.broadcast_bytes(payload)
         edge = 8 + int.from_bytes(received[:8], "big")
-        flags, (greedy, values, ages) = (found := json.loads(received[8:edge]))[:4], found[4:]
-        mine = Harvest(
-            tuple(from_ipc(received[edge:])),
-            flags[0],
-            greedy=greedy,
-            values=values,
-            ages=ages,
-            interrupted=flags[1],
-            begins=flags[2],
-            open=flags[3],
-        )
+        mine = Harvest(tuple(from_ipc(received[edge:])), **json.loads(received[8:edge]))
         return mine if parts.source is None else replace(harvest, episodes=mine.episodes)
 
     def _account(self, version: int, harvest: Harvest) -> None:

@@ -265,6 +265,8 @@ def _train_one(recipe: Recipe, folder: Path, order: Order, gate: Gate | None = N
         order.watcher.stage(recipe.name, recipe, loop.parts.ledger)
         if begun:
             _resume(loop, order.watcher)
+            if order.ranks.rank == 0:
+                traces.rewind(folder, loop.parts.learner.version)
         reason = loop.run(order.interrupted)
         if gate is not None and reason != INTERRUPTED:
             _pass(gate, loop)
@@ -313,8 +315,6 @@ def _resume(loop: Loop, watcher: Watcher) -> None:
     first = parts_.ranks.rank == 0
     logs = checkpoint.Journal(parts_.logs, parts_.store) if first else None
     found = checkpoint.newest(parts_.run_dir)
-    if first:
-        traces.rewind(parts_.run_dir, 0 if found is None else found.step)
     if found is None:
         for path in parts_.logs:
             path.unlink(missing_ok=True)

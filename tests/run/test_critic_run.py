@@ -30,8 +30,11 @@ def test_a_run_with_a_critic_reports_it_and_resumes_bit_for_bit(tmp_path, form):
     assert code == 0 and "Critic of tiny, on its last batch" in hexad("report", whole)[1], text
     shutil.copytree(whole, again)
     shutil.rmtree(again / "checkpoints" / "step_2")
+    undone = again / "traces" / "step_9.parquet"
+    undone.write_bytes(b"a batch of the past that is rewound")
     code, text = train(again, *PPO, *FORMS[form], "--resume")
     assert code == 0 and weights(again) == weights(whole), text
+    assert not undone.exists() and (again / "traces" / "step_0.parquet").is_file()
     for run in (whole, again):
         ledger = json.loads((run / "ledger.jsonl").read_text().splitlines()[-1])
         cut, ended = ledger["critic"]["bootstrapped"], ledger["critic"]["slices"]
