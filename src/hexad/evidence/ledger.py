@@ -41,9 +41,9 @@ TRAIN = "train"
 EVALUATION_PHASE = "evaluation"
 """Phase whose seconds are not training seconds."""
 COUNTED = ("episodes", "rollout_tokens", "train_tokens", "tool_calls")
+"""Budgets that do not depend on the clock."""
 SAMPLES = ("episodes", "rollout_tokens", "tool_calls")
 """What sampling consumes, of these."""
-"""Budgets that do not depend on the clock."""
 
 
 class Ledger:

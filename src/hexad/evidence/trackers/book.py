@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from hexad.contract.durable import write_whole
 
 FOLDER = "trackers"
 
@@ -53,6 +54,4 @@ def load(path: Path) -> Book:
 def save(book: Book, path: Path) -> None:
     """Write ``book``: whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(book), indent=1))
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(asdict(book), indent=1).encode(), "tracker")
