@@ -92,8 +92,14 @@ def test_the_learner_is_scaled_from_the_small_batch_to_the_recipes_own(recipe, m
 
 
 def test_people_get_tables_and_a_folder_of_their_choice(recipe, tmp_path):
-    code, out, err = hexad("check", recipe, "--cluster-workers", 6, "--out", tmp_path / "mine")
+    said = [{"role": "user", "content": "1+2"}, {"role": "assistant", "content": "3"}]
+    labels = [{"messages": said, "data": {"answer": answer}, "success": True} for answer in (3, 4)]
+    (tmp_path / "labels.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in labels))
+    words = ("--out", tmp_path / "mine", "--labels", tmp_path / "labels.jsonl")
+    code, out, err = hexad("check", recipe, "--cluster-workers", 6, *words)
     assert code == 0, err
+    kept = json.loads((tmp_path / "mine" / "check.json").read_text())["qualification"]["labelled"]
+    assert (kept["share"], kept["judged"]) == (0.5, 2) and "labelled: refused" in out
     for title in ("Episode", "Measured: 12 episodes", "Forecast for this machine", "a cluster"):
         assert title in out
     assert (tmp_path / "mine" / "check.json").exists() and not (tmp_path / "runs").exists()

@@ -1,5 +1,7 @@
 """A study file is refused before anything is run, with the reason and the way out."""
 
+from pathlib import Path
+
 import pytest
 
 from hexad.contract.faults import UserError
@@ -156,3 +158,13 @@ def test_points_and_every_are_not_both(tmp_path):
     with pytest.raises(UserError, match="not both"):
         load(path)
     assert load(path, ["run.evaluation.every=null"]).run.evaluation.points == 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["recipes/feedback-study.yaml", "recipes/online-study.yaml", "examples/first-study.yaml"],
+)
+def test_the_studies_of_this_repository_can_be_run(name):
+    """Every arm is a valid recipe at the study's budget, with every setting that is tried."""
+    found = plan(Path(__file__).parents[2] / name)
+    assert len(found.arms) >= 2 and all(arm.recipe(1).run.seed == 1 for arm in found.arms)
