@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,26 @@ def test_a_symptom_of_the_diagnosis_turns_its_axis(shown, tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = next(light for light in lights(read(folder)[0]) if light.axis == "data")
     assert data.state == "red" and "engine-mismatch" in data.findings[-1].name
+
+
+def test_the_diagnosis_is_a_page_with_what_was_seen_and_what_to_try(shown, tmp_path):
+    folder = copied(shown, tmp_path / "sick")
+    path = folder / "metrics.jsonl"
+    rows = [json.loads(line) | {"mismatch/engine/max": 0.5} for line in path.open()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shutil.rmtree(folder / "episodes")
+    page = body(Site([folder]), "/run/0/0/diagnosis")
+    assert "data: the engine&#39;s log-probs are not the learner&#39;s, since batch 0 (95%" in page
+    assert "<li>|log learner / behaviour| reaches 0.5; rounding is " in page
+    assert "<ol><li>the same precision in engine and learner" in page
+    assert "Not checked: masks, clock, reductions and quadrants: no stored episodes" in page
+    assert "is seen in" not in page, "something was found"
+
+
+def test_a_diagnosis_of_episodes_that_cannot_be_judged_claims_nothing(site, shown):
+    page = body(site, "/run/0/0/diagnosis")
+    assert "Not diagnosed: " in page and "symptoms" not in page
+    assert "Not diagnosed: " in report(shown, read(shown), 0)
 
 
 def test_the_flow_says_where_everything_went(shown):

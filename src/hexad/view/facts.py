@@ -54,6 +54,13 @@ class Facts:
         return [found for rule in curves.RULES if (found := rule(seen)) is not None]
 
     @cached_property
+    def diagnosis(self) -> Row:
+        """All that ``hexad diagnose`` finds. Raises ``UserError`` for unreadable episodes."""
+        from hexad.evidence.diagnosis.diagnose import diagnose  # torch, which no other page needs
+
+        return diagnose(self.part)
+
+    @cached_property
     def audit(self) -> Row | None:
         """The last quadrant audit."""
         return audit.read(self.part.folder)

@@ -12,7 +12,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from hexad.contract.faults import UserError
 from hexad.evidence import traces
+from hexad.evidence.diagnosis import words
 from hexad.evidence.folder import Row
 from hexad.evidence.summary import rate
 from hexad.view import figures
@@ -82,6 +84,26 @@ def stage(facts: Facts) -> Row:
     }
 
 
+def diagnosis(facts: Facts) -> Row:
+    """What ``hexad diagnose`` finds in one stage: its probes judge stored episodes again.
+
+    Where they cannot be, ``refused`` says why and nothing else is claimed.
+    """
+    try:
+        found = facts.diagnosis
+    except UserError as error:
+        return {"refused": error.what, "fix": error.fix}
+    rows = words.looked_at(found["facts"])
+    return {
+        "refused": "",
+        "nothing": "" if found["findings"] else words.nothing(found),
+        "findings": [{**row, "heading": words.heading(row)} for row in found["findings"]],
+        "title": words.title(found["facts"]) if rows else "",
+        "rows": rows,
+        "not_checked": found["not_checked"],
+    }
+
+
 def comparison(runs: Sequence[tuple[str, Sequence[Facts]]]) -> Row:
     """Several runs side by side: their selection curves in one chart, and a row a stage."""
     lines, rows = [], []
@@ -122,7 +144,7 @@ def report(run_dir: Path, stages: Sequence[Facts], episodes: int) -> str:
         index, words = Index(facts.part.folder), Words(facts.part.folder)
         index.refresh()
         talks = [episode(index, row, words) for row in index.samples(episodes)]
-        shown.append({**stage(facts), "episodes": talks})
+        shown.append({**stage(facts), "diagnosis": diagnosis(facts), "episodes": talks})
     style, script = asset("view.css"), asset("view.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "

@@ -103,6 +103,7 @@ class Site:
         facts = _at(run.stages, path[2] if len(path) > 2 else "0")
         views: dict[str, Callable[[], Answer]] = {
             "": lambda: self._overview(run, facts),
+            "diagnosis": lambda: self._diagnosis(run, facts),
             "episodes": lambda: self._episodes(run, facts, Query.of(words)),
             "episode": lambda: self._episode(run, facts, words.get("id", "")),
         }
@@ -120,6 +121,10 @@ class Site:
 
     def _overview(self, run: Run, facts: Facts) -> Answer:
         return self._page("run.html", run, facts, stage=pages.stage(facts))
+
+    def _diagnosis(self, run: Run, facts: Facts) -> Answer:
+        found = pages.diagnosis(facts)
+        return self._page("diagnosis.html", run, facts, stage=facts.part.name, found=found)
 
     def _compare(self) -> Answer:
         named = [(run.name, run.stages) for run in self.runs]
