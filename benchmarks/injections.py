@@ -1,8 +1,9 @@
 """What ``benchmarks/confusion.py`` injects, as data: a symptom, a strength, and how it is made.
 
-Where a user could make the mistake, it is a recipe override, with a verifier, a mapping or a
-potential of this file where one has to be written. Where only a bug of engine or recorder can make
-it, it is a patch for the time of one run: :func:`noisy_engine` and :func:`mislabelled`.
+Where a user could make the mistake, it is a recipe override, with a verifier, a mapping, an
+estimator or a potential of this file where one has to be written. What only a bug of the engine can
+make is a patch for the time of one run: :func:`noisy_engine`. A recorder that takes what tools said
+for actions, or stores a segment twice, is not among them: the books refuse its first batch.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from hexad.contract.digest import canonical_json
 from hexad.contract.episode import Episode
 from hexad.contract.messages import Message
 from hexad.contract.reward import Reward
-from hexad.contract.segment import NO_VERSION, Segment, SpanKind
 from hexad.contract.task import Task
 from hexad.contract.verdict import Verdict, VerdictStatus
+from hexad.credit.baselines import group_mean
+from hexad.credit.reward_to_go import less, reward_to_go
+from hexad.credit.values import Estimate
 from hexad.feedback.answer import final_answer
 from hexad.learner.batch import Batch
+from hexad.learner.clocked import Question
 from hexad.policy.engine import Completion, Request
 from hexad.policy.local import LocalEngine
-from hexad.schedule.source import Harvest
-from hexad.schedule.synchronous import SynchronousSource
+from hexad.recipe.legal import Estimator, EstimatorRule
 
 Patch = Callable[[], AbstractContextManager[None]]
 
@@ -110,7 +113,27 @@ def _full_context(price: float) -> Callable[[Batch], torch.Tensor]:
 context_price = _full_context(0.02)
 
 
-# -- bugs of engine and recorder ------------------------------------------------------------------
+def _by_place(factor: float) -> Estimator:
+    """Success less its group's mean, discounted by the tokens that follow in the context.
+
+    What stands between a decision and the end is the tools' as much as the policy's.
+    """
+
+    def estimate(asked: Question) -> Estimate:
+        batch, steps = asked.batch, asked.clock
+        group = group_mean(steps.scores(), steps.lengths > 0, batch.episode_group)
+        pulled = less(steps, reward_to_go(steps, gamma=1.0), group)
+        behind = batch.offsets[1:][batch.token_row[steps.first]] - steps.first
+        advantage = pulled * factor ** behind.double()
+        return Estimate(advantage, advantage)
+
+    return Estimator(EstimatorRule(group=2, episode=False), estimate)
+
+
+BY_PLACE, BY_PLACE_MORE = _by_place(0.998), _by_place(0.98)
+
+
+# -- a bug of the engine ------------------------------------------------------------------
 
 
 def noisy_engine(deviation: float) -> Patch:
@@ -130,53 +153,6 @@ def noisy_engine(deviation: float) -> Patch:
             yield
 
     return patched
-
-
-def mislabelled(share: float) -> Patch:
-    """In a ``share`` of the episodes what the tools said is stored as what the policy said.
-
-    Their spans, masks, weights, versions and log-probs all say so: nothing in the record alone
-    contradicts it, so admission has nothing to refuse.
-    """
-
-    @contextmanager
-    def patched() -> Iterator[None]:
-        whole, draw = SynchronousSource.next, np.random.default_rng(0)
-
-        def broken(self: SynchronousSource, version: int) -> Harvest:
-            harvest = whole(self, version)
-            episodes = tuple(
-                replace(e, segments=tuple(_swallowed(s) for s in e.segments))
-                if draw.random() < share
-                else e
-                for e in harvest.episodes
-            )
-            return replace(harvest, episodes=episodes)
-
-        with _replaced(SynchronousSource, "next", broken):
-            yield
-
-    return patched
-
-
-def _swallowed(segment: Segment) -> Segment:
-    seen = np.zeros(len(segment), np.bool_)
-    for span in segment.spans:
-        seen[span.start : span.end] = span.kind is SpanKind.OBSERVATION
-    spans = tuple(
-        replace(span, kind=SpanKind.TEXT, name="") if span.kind is SpanKind.OBSERVATION else span
-        for span in segment.spans
-    )
-    version = int(segment.version.max())
-    assert version != NO_VERSION
-    return replace(
-        segment,
-        spans=spans,
-        action=segment.action | seen,
-        weight=np.where(seen, np.float32(1.0), segment.weight),
-        logprob=np.where(seen, np.float32(-1.0), segment.logprob),
-        version=np.where(seen, np.int32(version), segment.version),
-    )
 
 
 @contextmanager
@@ -226,7 +202,19 @@ _ONLY_UP = (
     "feedback.mapping=injections:Finished",
 )
 _FRESH = ("method=areal", "timing.max_lag=4", "update.minibatches=2")
+_LATE = (*_FRESH, "timing.max_lag=1", "update.optimizer.lr=4e-4")
 _SLOW = "task.latency={{kind: pareto, mean: {}, alpha: 1.2, cap: 15.0}}"
+
+
+def _placed(estimator: str) -> tuple[str, ...]:
+    return (f"credit={{estimator: 'injections:{estimator}', clock: token}}",)
+
+
+def _rambling(temperature: float) -> tuple[str, ...]:
+    """No limit stops an answer that has lost its way, and a token is worth a token."""
+    sampling = f"policy.sampling.temperature={temperature}"
+    limits = "task.limits={turns: 6, turn_tokens: 300, context_tokens: 1500}"
+    return ("action.denominator=token", sampling, limits)
 
 
 def _hole(modulus: int) -> tuple[str, ...]:
@@ -249,26 +237,14 @@ INJECTIONS: tuple[Case, ...] = (
     Case("drift", "warm-up to 4.5e-3", _rising(4.5e-3)),
     Case("drift", "warm-up to 6e-3", _rising(6e-3)),
     Case("drift", "warm-up to 8e-3", _rising(8e-3)),
-    Case("stale", "tail .1", (*_FRESH, "timing.max_lag=1", _SLOW.format(0.1))),
-    Case("stale", "tail .3", (*_FRESH, "timing.max_lag=1", _SLOW.format(0.3))),
-    Case("stale", "tail 1", (*_FRESH, "timing.max_lag=1", _SLOW.format(1.0))),
-    Case(
-        "length-weight",
-        "1 and 8 operations",
-        (_LONGEST, "action.denominator=token", *_options(operations="{1: 0.8, 8: 0.2}")),
-    ),
-    Case(
-        "length-weight",
-        "1 and 10 operations",
-        (_LONGEST, "action.denominator=token", *_options(operations="{1: 0.8, 10: 0.2}")),
-    ),
-    Case(
-        "length-weight",
-        "1 and 12 operations",
-        (_LONGEST, "action.denominator=token", *_options(operations="{1: 0.8, 12: 0.2}")),
-    ),
-    Case("observations-count", "1 in 20 episodes", (), mislabelled(0.05)),
-    Case("observations-count", "every episode", (), mislabelled(1.0)),
+    Case("stale", "tail .1", (*_LATE, _SLOW.format(0.1))),
+    Case("stale", "tail .3", (*_LATE, _SLOW.format(0.3))),
+    Case("stale", "tail 1", (*_LATE, _SLOW.format(1.0))),
+    Case("length-weight", "temperature 1", _rambling(1.0)),
+    Case("length-weight", "temperature 1.2", _rambling(1.2)),
+    Case("length-weight", "temperature 1.4", _rambling(1.4)),
+    Case("observations-count", "discount of .998 a place", _placed("BY_PLACE")),
+    Case("observations-count", "discount of .98 a place", _placed("BY_PLACE_MORE")),
     Case("observations-count", "potential", (*_PPO, "credit.shaping=injections:context_price")),
     Case(
         "early-end",

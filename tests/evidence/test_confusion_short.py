@@ -4,13 +4,16 @@ import json
 from dataclasses import replace
 
 import confusion
-import injections
+import numpy as np
 import pytest
 from injections import HEALTHY, INJECTIONS
 
 from builders import episode
-from hexad.contract.admission import Needs, admit
+from hexad.contract.faults import ContractViolation
+from hexad.contract.reward import Reward
+from hexad.contract.segment import SpanKind
 from hexad.evidence.diagnosis import stored
+from hexad.rollout.recorder import Recorder
 
 BED = confusion.Bed(
     (
@@ -47,26 +50,52 @@ def test_what_is_injected_is_named_first(tmp_path, symptom, strength, more):
     assert row["named"][:1] == ([symptom] if symptom else [])
 
 
-def test_what_tools_said_becomes_what_the_policy_said():
-    """An untrained policy calls no tool, so this bug is shown on an episode made by hand."""
-    honest = episode()
-    given = replace(honest, segments=tuple(injections._swallowed(s) for s in honest.segments))
-    assert given.action_count == honest.action_count + honest.costs.observation_tokens
-    assert not list(admit(given, Needs(max_lag=0, learner_version=0)))
-    recipe = confusion.recipe_of(confusion.Job(case(None, "grpo lr 8e-4"), 1), BED)
-    (finding,) = stored.stored_rules(stored.Stored(recipe, 0, (given,)))
-    assert finding.symptom.key == "observations-count" and "+2 in all" in finding.evidence[0]
+@pytest.mark.parametrize("strength", ["discount of .998 a place", "discount of .98 a place"])
+def test_a_discount_by_place_reads_what_tools_said(strength):
+    """An untrained policy calls no tool, so this mistake is shown on episodes made by hand."""
+    recipe = confusion.recipe_of(confusion.Job(case("observations-count", strength), 1), BED)
+    given = tuple(episode(n, rewards=(Reward("task", float(n)),)) for n in (0, 1))
+    (finding,) = stored.stored_rules(stored.Stored(recipe, 0, given))
+    assert finding.symptom.key == "observations-count" and "2 times as long" in finding.evidence[0]
+    usual = confusion.recipe_of(confusion.Job(case(None, "grpo lr 8e-4"), 1), BED)
+    assert stored.stored_rules(stored.Stored(usual, 0, given)) == []
+
+
+def test_the_books_refuse_what_a_broken_recorder_calls_actions(tmp_path, monkeypatch):
+    """Why no such bug is among the injections: the first batch of the run stops it."""
+    whole = Recorder.finish
+
+    def finish(self):
+        """The token before the policy's first one is its own, too, by every word of the record."""
+        segment = whole(self)
+        place = int(segment.action.argmax()) - 1
+        more = np.arange(len(segment)) == place
+        number = next(n for n, span in enumerate(segment.spans) if span.end == place + 1)
+        before = segment.spans[number]
+        split = (replace(before, end=place), replace(before, start=place, kind=SpanKind.TEXT))
+        return replace(
+            segment,
+            spans=(*segment.spans[:number], *split, *segment.spans[number + 1 :]),
+            action=segment.action | more,
+            weight=np.where(more, np.float32(1.0), segment.weight),
+            logprob=np.where(more, np.float32(-1.0), segment.logprob),
+            version=np.where(more, segment.version.max(), segment.version),
+        )
+
+    monkeypatch.setattr(Recorder, "finish", finish)
+    job = confusion.Job(case(None, "grpo lr 8e-4"), 1)
+    with pytest.raises(ContractViolation, match="the books hold"):
+        confusion.run(job, BED, tmp_path / "run", DENSE)
 
 
 def test_patches_leave_nothing_behind():
     from hexad.policy.local import LocalEngine
-    from hexad.schedule.synchronous import SynchronousSource
 
-    before = LocalEngine.sample, SynchronousSource.next
+    before = LocalEngine.sample, Recorder.finish
     for each in INJECTIONS:
         with pytest.raises(KeyError), each.patch():
             raise KeyError
-    assert (LocalEngine.sample, SynchronousSource.next) == before
+    assert (LocalEngine.sample, Recorder.finish) == before
 
 
 def test_every_case_is_a_recipe_and_a_run_of_its_own():

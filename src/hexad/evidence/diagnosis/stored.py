@@ -101,7 +101,7 @@ def clock(stored: Stored) -> Finding | None:
         f"with every observation {_LONGER} times as long the pull on an action token changes by up "
         f"to {differs / largest:.0%} of the largest",
     )
-    return Finding(SYMPTOMS["observations-count"], 0.9, stored.step, told)
+    return Finding(SYMPTOMS["observations-count"], 0.97, stored.step, told)
 
 
 def length_weight(stored: Stored) -> Finding | None:
