@@ -50,7 +50,7 @@ BEDS = {
     "tune": Bed(
         (
             "task.environment=calculator-hard",
-            "task.options={operations: {1: 0.4, 2: 0.4, 3: 0.2}, high: 9, operators: '+-*'}",
+            "task.options={operations: {1: 0.5, 2: 0.5}, high: 9, operators: '+-*'}",
         ),
         (101,),
     ),

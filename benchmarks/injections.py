@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hexad.contract.digest import canonical_json
 from hexad.contract.episode import Episode
@@ -30,7 +31,7 @@ from hexad.learner.batch import Batch
 from hexad.learner.clocked import Question
 from hexad.policy.engine import Completion, Request
 from hexad.policy.local import LocalEngine
-from hexad.recipe.legal import Estimator, EstimatorRule
+from hexad.recipe.legal import Estimator, EstimatorRule, Surrogate, SurrogateRule
 
 Patch = Callable[[], AbstractContextManager[None]]
 
@@ -90,20 +91,25 @@ class PaidMost(PaidByToken):
     price = 0.03
 
 
-class Finished:
-    """Every episode is paid 1: without a baseline every sampled token is only made likelier."""
+def _sharpened(weight: float) -> Surrogate:
+    """A policy gradient with ``weight`` of an entropy bonus whose sign is wrong.
 
-    version = "finished"
+    ``grad H = -E[log p grad log p]``, so what is unlikely is made unlikelier.
+    """
 
-    def rewards(self, verdict: Verdict, episode: Episode) -> tuple[Reward, ...]:
-        """The component ``task``."""
-        return () if episode.faulted or not verdict.scored else (Reward("task", 1.0),)
+    def loss(log_ratio: Tensor, current: Tensor, advantage: Tensor) -> Tensor:
+        return -(log_ratio.exp() * advantage) - weight * current.detach() * current
+
+    return Surrogate(SurrogateRule("update"), loss, idle=False)
 
 
-def _full_context(price: float) -> Callable[[Batch], torch.Tensor]:
+SHARP, SHARPER, SHARPEST = _sharpened(2.0), _sharpened(5.0), _sharpened(20.0)
+
+
+def _full_context(price: float) -> Callable[[Batch], Tensor]:
     """A potential that falls by ``price`` for every token of the context, observations included."""
 
-    def potential(batch: Batch) -> torch.Tensor:
+    def potential(batch: Batch) -> Tensor:
         place = torch.arange(len(batch.ids)) - batch.offsets[batch.token_row]
         return -price * place.double()
 
@@ -195,12 +201,6 @@ _PPO = (
     "critic={minibatches: 2, pretrain: 2, optimizer: {lr: 3e-3}}",
     "credit={lambda_policy: 0.97, lambda_critic: 1.0}",
 )
-_ONLY_UP = (
-    "method=reinforce",
-    "credit.baseline=none",
-    "action={denominator: episode}",
-    "feedback.mapping=injections:Finished",
-)
 _FRESH = ("method=areal", "timing.max_lag=4", "update.minibatches=2")
 _LATE = (*_FRESH, "timing.max_lag=1", "update.optimizer.lr=4e-4")
 _SLOW = "task.latency={{kind: pareto, mean: {}, alpha: 1.2, cap: 15.0}}"
@@ -208,6 +208,16 @@ _SLOW = "task.latency={{kind: pareto, mean: {}, alpha: 1.2, cap: 15.0}}"
 
 def _placed(estimator: str) -> tuple[str, ...]:
     return (f"credit={{estimator: 'injections:{estimator}', clock: token}}",)
+
+
+def _wrong_sign(surrogate: str) -> tuple[str, ...]:
+    return (
+        "policy.sampling.temperature=1.3",
+        f"update.surrogate=injections:{surrogate}",
+        "update.clip_low=null",
+        "update.clip_high=null",
+        "update.optimizer.schedule=constant",
+    )
 
 
 def _rambling(temperature: float) -> tuple[str, ...]:
@@ -257,9 +267,9 @@ INJECTIONS: tuple[Case, ...] = (
         (*_PPO, "task.limits.turns=2", *_options(operations="{2: 0.5, 3: 0.5}")),
     ),
     Case("early-end", "turns cost 1", ("feedback.costs={turn: 1.0}",)),
-    Case("entropy-collapse", "lr 4e-4", (*_ONLY_UP, "update.optimizer.lr=4e-4")),
-    Case("entropy-collapse", "lr 8e-4", (*_ONLY_UP, "update.optimizer.lr=8e-4")),
-    Case("entropy-collapse", "lr 1.6e-3", (*_ONLY_UP, "update.optimizer.lr=1.6e-3")),
+    Case("entropy-collapse", "bonus of -2", _wrong_sign("SHARP")),
+    Case("entropy-collapse", "bonus of -5", _wrong_sign("SHARPER")),
+    Case("entropy-collapse", "bonus of -20", _wrong_sign("SHARPEST")),
     Case("length-drift", ".003 a token", (*_WIDE, "feedback.mapping=injections:PaidByToken")),
     Case("length-drift", ".01 a token", (*_WIDE, "feedback.mapping=injections:PaidMore")),
     Case("length-drift", ".03 a token", (*_WIDE, "feedback.mapping=injections:PaidMost")),

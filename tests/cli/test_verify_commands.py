@@ -81,7 +81,7 @@ def test_what_was_tampered_with_is_named(tampered):
             )
         (segment,) = episode.segments
         moved = segment.logprob.copy()
-        moved[segment.action] += 1e-4
+        moved[segment.action] += 1e-3
         return replace(episode, segments=(replace(segment, logprob=moved),))
 
     code, found, _ = hexad("verify", tampered(lie), "--episodes", 64)
@@ -89,7 +89,7 @@ def test_what_was_tampered_with_is_named(tampered):
     said = [text for row in found["differs"] for text in row["differs"]]
     assert any("the verdict was correct" in text for text in said)
     assert any("it ended as budget_terminal" in text for text in said)
-    assert any("a log-prob differs by 0.0001" in text for text in said)
+    assert any("a log-prob differs by 0.001" in text for text in said)
 
 
 def test_rescoring_shows_what_changes_and_overwrites_nothing(run):

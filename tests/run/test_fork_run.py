@@ -99,3 +99,19 @@ def test_a_kill_changes_nothing(whole, tmp_path):
     for name in expected:
         assert found[name] == expected[name], f"{name} differs"
     assert audits(run) == audits(whole)
+
+
+def test_rounds_and_their_forks_are_played_again_and_diagnosed(whole):
+    """``hexad verify`` repeats a fork's whole conversation, the turns of its parent included."""
+    code, output = hexad("verify", whole, "--episodes", 64, "--json")
+    found = json.loads(output.splitlines()[-1])
+    assert (code, found["reproduced"], found["differs"]) == (0, True, []), output
+    kept = {int(path.name.split("_")[1]) for path in (whole / "checkpoints").iterdir()}
+    episodes = [e for e in Store(whole / "episodes").read() if e.provenance.versions[0][0] in kept]
+    assert any(e.prefix is not None for e in episodes), "a fork is among those that are played"
+    assert found["episodes"] == found["logprob"]["episodes"] == len(episodes)
+    code, output = hexad("diagnose", whole, "--json")
+    (stage,) = json.loads(output.splitlines()[-1])["stages"]
+    assert code == 0 and stage["facts"]["quadrants"]["high-hit"] >= 0
+    assert "longest_quarter" not in stage["facts"], "the loss is of pairs"
+    assert [f["key"] for f in stage["findings"]] == []

@@ -98,7 +98,7 @@ def opened(part: Part, verifier: str | None = None) -> Iterator[Archive]:
     feedback is no verifier's.
     """
     recipe = part.recipe
-    if recipe.data.regime != "online":
+    if not (part.folder / "episodes").is_dir():
         what = f"stage {part.name} sampled no episodes"
         raise UserError(what, where=str(part.folder), fix="give a run that samples")
     found = checkpoint.newest(part.folder)

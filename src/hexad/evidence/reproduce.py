@@ -15,6 +15,7 @@ from hexad.contract.messages import Message, Role
 from hexad.environments.guard import uncontained
 from hexad.environments.replay import Replayed, replay, turns_of
 from hexad.evidence.archive import Archive
+from hexad.evidence.metrics import MISMATCH
 from hexad.learner import checkpoint
 from hexad.learner.assemble import assemble
 from hexad.learner.pack import dealt
@@ -23,8 +24,6 @@ from hexad.learner.root import Root
 from hexad.policy.policy import Policy
 from hexad.rollout.build import policy_of
 
-BOUND = 5e-6
-"""Most that a log-prob may differ in float32: the orders of summation differ."""
 _THEIRS = frozenset(
     {
         EndingKind.TERMINAL,
@@ -40,9 +39,9 @@ Row = dict[str, Any]
 def reproduce(archive: Archive, count: int) -> Row:
     """Play up to ``count`` stored episodes again, those of kept checkpoints before others.
 
-    Log-probs are those of the checkpoint of the version that sampled them; where it is not kept
-    any more they are not checked, and counted so. Tools are executed again where a reset undoes
-    them. Faulted episodes and those of experts are left out.
+    Log-probs are those of the checkpoint of the version that sampled them, within what rounding
+    explains; where it is not kept any more they are not checked, and counted so. Tools are executed
+    again where a reset undoes them. Faulted episodes and those of experts are left out.
     """
     kept = checkpoint.kept(archive.part.folder)
     episodes = _sample(archive, set(kept), count)
@@ -55,12 +54,13 @@ def reproduce(archive: Archive, count: int) -> Row:
             policy = policies.get(version) or _policy(archive, str(kept[version]))
             policies[version] = policy
             rows[-1] |= _logprobs(archive, policy, episode)
+    bound = MISMATCH[archive.recipe.system.dtype]
     differing = [row for row in rows if row["differs"]]
     gaps = [row["logprob"] for row in rows if "logprob" in row]
     return {
         "stage": archive.part.name,
         "episodes": len(rows),
-        "logprob": {"episodes": len(gaps), "largest": max(gaps, default=None), "bound": BOUND},
+        "logprob": {"episodes": len(gaps), "largest": max(gaps, default=None), "bound": bound},
         "executed": not uncontained(archive.family),
         "verifier": {
             "same": all(e.provenance.verifier == archive.feedback.digest for e in episodes),
@@ -109,8 +109,9 @@ def _logprobs(archive: Archive, policy: Policy, episode: Episode) -> Row:
         difference = read.logprob.cpu().double() - batch.behaviour[micro.tokens].double()
         gap = max(gap, float(difference.abs().max()))
     found: Row = {"logprob": gap}
-    if not gap <= BOUND and recipe.system.dtype == "float32":
-        found["differs"] = [f"a log-prob differs by {gap:.3g}, more than {BOUND:g}"]
+    bound = MISMATCH[recipe.system.dtype]
+    if not gap <= bound:
+        found["differs"] = [f"a log-prob differs by {gap:.3g}, more than {bound:g}"]
     return found
 
 

@@ -86,8 +86,7 @@ def world_of(
             where="task.limits.context_tokens",
             fix=f"lower it to at most {policy.max_context}",
         )
-    verified = recipe.feedback.source == "verifier" or recipe.data.regime == "iterative"
-    feedback = _training(recipe, tasks, held) if verified else None
+    feedback = _training(recipe, tasks, held) if _verified(recipe) else None
     chat = policy.chat(tasks.tools)
     identity = PolicyIdentity(
         policy.tokenizer_digest, policy.template_digest, policy.precision, policy.adapter
@@ -126,9 +125,14 @@ def judges(recipe: Recipe, held: ExitStack) -> dict[str, Feedback]:
     """
     tasks = family_of(recipe, held)
     found = {"evaluation": _evaluation(recipe, tasks, held)}
-    if recipe.feedback.source == "verifier":
+    if _verified(recipe):
         return {"training": _training(recipe, tasks, held)} | found
     return found
+
+
+def _verified(recipe: Recipe) -> bool:
+    """Whether a verifier judges what is trained on: a round's preferences are its word, too."""
+    return recipe.feedback.source == "verifier" or recipe.data.regime == "iterative"
 
 
 def _training(recipe: Recipe, tasks: TaskFamily, held: ExitStack) -> Feedback:

@@ -20,6 +20,8 @@ MOVED = 3.0
 
 _CUT = 0.2
 """Share of cut episodes from which on limits matter."""
+_START = 5
+"""Batches that say where a run began, where the first third would already hold the change."""
 _KL = "policy/kl/mean"
 _TRUNCATED = "ending/truncated"
 
@@ -75,7 +77,8 @@ def engine_mismatch(curves: Curves) -> Finding | None:
 def no_contrast(curves: Curves) -> Finding | None:
     """Most groups have nothing to learn from, and the task is not solved."""
     recipe, signal = curves.recipe, curves.series(metrics.SIGNAL)
-    if recipe.data.group_size < 2 or recipe.critic is not None or not len(signal):
+    compares = recipe.data.regime == "online" and recipe.data.group_size > 1
+    if not compares or recipe.critic is not None or not len(signal):
         return None
     low = _least(metrics.SIGNAL)
     success = curves.success
@@ -107,6 +110,8 @@ def _lost(curves: Curves, signal: Series, low: float) -> str:
         fell = curves.success.enough and curves.success.z < -MOVED
         if fell or _burst(curves) is not None:
             return "groups had a contrast before success fell: look for what made it fall"
+    if _gives_up(curves):
+        return "episodes became shorter: attempts that give up at once are alike"
     cut = curves.cut
     if cut.enough and cut.early > _CUT:
         return f"{cut.early:.0%} of episodes were cut by a limit from the start: cut ones are alike"
@@ -120,19 +125,22 @@ def drift(curves: Curves) -> Finding | None:
         return None
     peak, step, now, where = fell
     told = [f"success{where} fell from {peak:.0%} at batch {step} to {now:.0%}"]
-    confidence = 0.6 if peak - now < 0.2 else 0.7
+    confidence = 0.5 if peak - now < 0.2 else 0.6
     grown = _grown(curves, step)
     told += grown
     variance = curves.series("critic/explained_variance")
     if len(variance.after(step)) >= 10 and variance.recent < 0.2:
         told.append(f"explained variance of the critic: {variance.recent:.2f}")
         grown.append("critic")
-    confidence += 0.2 if grown else 0.0
+    confidence += 0.25 if grown else 0.0
     burst = _burst(curves)
     if burst is not None:
         told.append(f"KL of batch {burst[0]} is {burst[1]:.2g} nats a token")
         confidence = 0.95
     since = curves.success.since(lambda value: value < peak - 0.05)
+    if since is None:
+        since = next((row["step"] for row in curves.selection
+                      if row["step"] > step and row["success"] < peak - 0.05), None)  # fmt: skip
     return Finding(SYMPTOMS["drift"], confidence, since, tuple(told))
 
 
@@ -142,25 +150,26 @@ def _fall(curves: Curves) -> tuple[float, int, float, str] | None:
     A fall in training is no drift where success on selection holds: other tasks were drawn.
     """
     success, held = curves.success, curves.selection
-    if not success.enough:
-        return None
     found = []
-    if len(held) >= 4:
+    if len(held) >= 2:
         top = max(held, key=lambda row: row["success"])
-        correct, scored = (sum(row[key] for row in held[-2:]) for key in ("correct", "scored"))
-        now = correct / scored
+        last = held[-2:] if len(held) >= 4 else held[-1:]
+        correct, scored = (sum(row[key] for row in last) for key in ("correct", "scored"))
+        now = correct / scored if scored else 0.0
         if top["success"] - now < 0.1:
             return None
         beyond = _interval(top["correct"], top["scored"])[0] > _interval(correct, scored)[1]
-        if beyond and success.z <= MOVED:  # where training still rises it is a gap, no drift
+        rises = success.enough and success.z > MOVED  # then it is a gap, no drift
+        if beyond and not rises:
             found.append((top["success"], top["step"], now, " on selection"))
-    smooth = success.smooth
-    best = int(smooth.values.argmax())
-    peak, step = float(smooth.values[best]), smooth.steps[best]
-    before = Series(success.steps[best : best + WINDOW], success.values[best : best + WINDOW])
-    beyond = len(success.after(step)) >= WINDOW and before.differs(success.last) > MOVED
-    if peak - success.recent >= 0.1 and beyond:
-        found.append((peak, step, success.recent, ""))
+    if success.enough:
+        smooth = success.smooth
+        best = int(smooth.values.argmax())
+        peak, step = float(smooth.values[best]), smooth.steps[best]
+        before = Series(success.steps[best : best + WINDOW], success.values[best : best + WINDOW])
+        beyond = len(success.after(step)) >= WINDOW and before.differs(success.last) > MOVED
+        if peak - success.recent >= 0.1 and beyond:
+            found.append((peak, step, success.recent, ""))
     return max(found, key=lambda each: each[0] - each[2], default=None)
 
 
@@ -235,7 +244,7 @@ def early_end(curves: Curves) -> Finding | None:
             confidence = 0.75
         if curves.recipe.critic is not None and curves.recipe.credit.truncation is None:
             told.append("behind each cut they are paid the critic's value")
-    if flat and turns.enough and turns.change < -0.15 * turns.early and turns.z < -MOVED:
+    if flat and _gives_up(curves):
         told.append(f"turns an episode fell from {turns.early:.2f} to {turns.late:.2f}")
         confidence = max(confidence, 0.7) + (0.1 if success.change < -0.02 else 0.0)
     if not confidence:
@@ -245,21 +254,27 @@ def early_end(curves: Curves) -> Finding | None:
     return Finding(SYMPTOMS["early-end"], confidence, since, tuple(told))
 
 
+def _gives_up(curves: Curves) -> bool:
+    """Whether the turns of an episode have become fewer."""
+    turns = curves.series(metrics.TURNS)
+    return turns.enough and turns.change < -0.15 * turns.early and turns.z < -MOVED
+
+
 def entropy_collapse(curves: Curves) -> Finding | None:
     """Entropy fell to a fraction without the success that would explain it."""
     entropy, success = curves.series("policy/entropy/mean"), curves.success
     if not entropy.enough or not success.enough or success.recent >= 0.9:
         return None
-    fell = entropy.late < 0.25 * entropy.early and entropy.z < -MOVED
-    gained = success.change >= 0.1
-    if not fell or gained:
+    start = float(entropy.values[:_START].mean())
+    fell = entropy.late < 0.3 * start and entropy.z < -MOVED
+    if not fell or success.change >= 0.1:
         return None
     told = [
-        f"entropy fell from {entropy.early:.3g} to {entropy.late:.3g} nats a token",
+        f"entropy fell from {start:.3g} to {entropy.late:.3g} nats a token",
         f"success moved by {success.change:+.1%}, to {success.recent:.0%}",
     ]
-    limit = 0.5 * entropy.early
-    confidence = 0.85 if entropy.late < 0.1 * entropy.early else 0.7
+    limit = 0.5 * start
+    confidence = 0.9 if entropy.late < 0.2 * start else 0.75
     since = entropy.since(lambda value: value < limit)
     return Finding(SYMPTOMS["entropy-collapse"], confidence, since, tuple(told))
 

@@ -89,7 +89,7 @@ def quadrants(archive: Archive, episodes: Sequence[Episode], high: float = 0.5) 
 
 def _newest(part: Part) -> Stored | None:
     """The newest stored batches, until there are enough episodes."""
-    if part.recipe.data.regime != "online" or not (part.folder / "episodes").is_dir():
+    if not (part.folder / "episodes").is_dir():
         return None
     store = Store(part.folder / "episodes")
     episodes: list[Episode] = []
@@ -107,7 +107,7 @@ def _facts(stored: Stored) -> Row:
         "since_batch": stored.step,
         "endings": probes.endings(stored.episodes),
     }
-    if len(usable) >= 8:
+    if len(usable) >= 8 and stored.sampled_and_trained:
         facts["longest_quarter"] = probes.reductions(usable)
         facts["score_by_length"] = probes.by_length(usable)
     return facts

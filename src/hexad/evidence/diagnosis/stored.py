@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ REDUCTIONS: dict[str, Reduction] = {
 """The four that a batch is reduced by side by side."""
 _ROUNDING = 1e-6
 """Share of the largest pull that float64 sums in another order may differ by."""
+_MOST = 0.55
+"""Share of the loss from which on the longest quarter weighs too much; all alike have a quarter."""
 _LONGER = 2
 """How often every observation token stands in the lengthened copy of a batch."""
 
@@ -40,6 +42,11 @@ class Stored:
     recipe: Recipe
     step: int
     episodes: tuple[Episode, ...]
+
+    @property
+    def sampled_and_trained(self) -> bool:
+        """Whether the loss is of these episodes: a round trains on what was made of them."""
+        return self.recipe.data.regime == "online"
 
     @property
     def usable(self) -> tuple[Episode, ...]:
@@ -113,13 +120,13 @@ def length_weight(stored: Stored) -> Finding | None:
     own = stored.recipe.action.denominator
     mine = shares.get(own, shares["token"])
     repeated = sum(_repeats(episode) for episode in episodes)
-    if mine < 0.6 and not repeated:
+    if mine < _MOST and not repeated:
         return None
     listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     told = [f"share of the loss that the longest quarter of the episodes has: {listed}; own: {own}"]
     if repeated:
         told.append(f"{repeated} segments say again what an earlier one of their episode said")
-    confidence = 0.9 if repeated else min(0.9, 0.5 + mine - 0.6)
+    confidence = 0.9 if repeated else min(0.9, mine)
     return Finding(SYMPTOMS["length-weight"], confidence, stored.step, tuple(told))
 
 
@@ -235,5 +242,7 @@ def _repeats(episode: Episode) -> int:
 
 def stored_rules(stored: Stored) -> list[Finding]:
     """What the probes of ``stored`` found."""
-    rules = (unmasked, unsampled, clock, length_weight)
+    rules: tuple[Callable[[Stored], Finding | None], ...] = (unmasked, unsampled)
+    if stored.sampled_and_trained:
+        rules = (*rules, clock, length_weight)
     return [found for rule in rules if (found := rule(stored)) is not None]
