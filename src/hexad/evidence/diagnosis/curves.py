@@ -20,8 +20,6 @@ MOVED = 3.0
 
 _CUT = 0.2
 """Share of cut episodes from which on limits matter."""
-_START = 5
-"""Batches that say where a run began, where the first third would already hold the change."""
 _KL = "policy/kl/mean"
 _TRUNCATED = "ending/truncated"
 
@@ -244,9 +242,13 @@ def early_end(curves: Curves) -> Finding | None:
             confidence = 0.75
         if curves.recipe.critic is not None and curves.recipe.credit.truncation is None:
             told.append("behind each cut they are paid the critic's value")
-    if flat and _gives_up(curves):
-        told.append(f"turns an episode fell from {turns.early:.2f} to {turns.late:.2f}")
+    forced = cut.enough and cut.start > 1.5 * _CUT
+    if _gives_up(curves) and (flat or forced):
+        told.append(f"turns an episode fell from {turns.start:.2f} to {turns.late:.2f}")
         confidence = max(confidence, 0.7) + (0.1 if success.change < -0.02 else 0.0)
+        if forced:
+            told.append(f"{cut.start:.0%} of episodes were cut by a limit in the first batches")
+            confidence = max(confidence, 0.75)
     if not confidence:
         return None
     told.append(f"success moved by {success.change:+.1%}")
@@ -257,7 +259,9 @@ def early_end(curves: Curves) -> Finding | None:
 def _gives_up(curves: Curves) -> bool:
     """Whether the turns of an episode have become fewer."""
     turns = curves.series(metrics.TURNS)
-    return turns.enough and turns.change < -0.15 * turns.early and turns.z < -MOVED
+    if not turns.enough or turns.late > 0.85 * turns.start:
+        return False
+    return turns.last.differs(turns.first) < -MOVED
 
 
 def entropy_collapse(curves: Curves) -> Finding | None:
@@ -265,16 +269,15 @@ def entropy_collapse(curves: Curves) -> Finding | None:
     entropy, success = curves.series("policy/entropy/mean"), curves.success
     if not entropy.enough or not success.enough or success.recent >= 0.9:
         return None
-    start = float(entropy.values[:_START].mean())
-    fell = entropy.late < 0.3 * start and entropy.z < -MOVED
+    fell = entropy.late < 0.3 * entropy.start and entropy.z < -MOVED
     if not fell or success.change >= 0.1:
         return None
     told = [
-        f"entropy fell from {start:.3g} to {entropy.late:.3g} nats a token",
+        f"entropy fell from {entropy.start:.3g} to {entropy.late:.3g} nats a token",
         f"success moved by {success.change:+.1%}, to {success.recent:.0%}",
     ]
-    limit = 0.5 * start
-    confidence = 0.9 if entropy.late < 0.2 * start else 0.75
+    limit = 0.5 * entropy.start
+    confidence = 0.9 if entropy.late < 0.2 * entropy.start else 0.75
     since = entropy.since(lambda value: value < limit)
     return Finding(SYMPTOMS["entropy-collapse"], confidence, since, tuple(told))
 

@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 WINDOW = 10
 """Batches that a smoothed value is the mean of."""
+START = 5
+"""Batches that say where a run began; the first third may hold the change already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,19 @@ class Series:
         return float(self.values[-WINDOW:].mean())
 
     @property
+    def first(self) -> Series:
+        """The first ``START`` batches."""
+        return Series(self.steps[:START], self.values[:START])
+
+    @property
     def last(self) -> Series:
         """The last ``WINDOW`` batches."""
         return Series(self.steps[-WINDOW:], self.values[-WINDOW:])
+
+    @property
+    def start(self) -> float:
+        """Mean of the first ``START`` batches."""
+        return float(self.first.values.mean())
 
     @property
     def change(self) -> float:
