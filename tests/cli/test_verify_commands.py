@@ -92,6 +92,70 @@ def test_what_was_tampered_with_is_named(tampered):
     assert any("a log-prob differs by 0.001" in text for text in said)
 
 
+def test_without_a_log_prob_or_an_episode_nothing_is_proved(run, tampered, tmp_path):
+    import shutil
+
+    from hexad.contract.episode import Actor
+
+    shutil.copytree(run, tmp_path / "copy")
+    for path in sorted((tmp_path / "copy" / "checkpoints").iterdir())[:-1]:
+        shutil.rmtree(path)
+    code, found, err = hexad("verify", tmp_path / "copy")
+    assert (code, found["reproduced"], found["differs"]) == (1, None, []), err
+    assert found["checked"] == {
+        "log-probs": 0,
+        "states, tool results and endings": 4,
+        "rewards, process signals and gates": 4,
+    }
+    assert any("log-probs of 4 of 4 episodes: no checkpoint" in t for t in found["not_checked"])
+    experts = tampered(lambda episode: replace(episode, actor=Actor.EXPERT))
+    code, found, _ = hexad("verify", experts)
+    assert (code, found["reproduced"], found["episodes"]) == (1, None, 0)
+    assert "anything" in found["not_checked"][0]
+
+
+def test_signals_gates_and_a_verdict_that_was_none_are_compared(tampered):
+    from hexad.contract.reward import Gate, Levels
+
+    edits = (
+        {"signals": (Levels("remaining", (0.0, 1.0)),)},
+        {"gate": Gate(1.0, "effort")},
+        {"verdict": None, "rewards": ()},
+    )
+    count = iter(range(len(edits) + 1))
+
+    def edit(episode):
+        number = next(count)
+        return replace(episode, **edits[number]) if number < len(edits) else episode
+
+    code, found, _ = hexad("verify", tampered(edit), "--episodes", 64)
+    said = [text for row in found["differs"] for text in row["differs"]]
+    assert code == 1 and len(said) == 3, said
+    for start in ("the process signals said", "the gate was Gate(", "the verdict was none"):
+        assert any(text.startswith(start) for text in said), (start, said)
+
+
+def test_where_nothing_is_executed_again_the_feedback_own_rewards_are_compared(
+    run, tampered, monkeypatch
+):
+    from hexad.contract.reward import Reward
+
+    monkeypatch.setattr("hexad.evidence.reproduce.uncontained", lambda family: ["calculate"])
+    code, found, err = hexad("verify", run, "--episodes", 6)
+    assert (code, found["reproduced"], found["executed"]) == (0, True, False), err
+    assert any(text.startswith("states, tool results") for text in found["not_checked"])
+
+    def edit(episode):
+        if episode.member == 0:  # what an environment gave stands first
+            return replace(episode, rewards=(Reward("bonus", 1.0), *episode.rewards))
+        return replace(episode, rewards=(Reward("task", 0.25),))
+
+    code, found, _ = hexad("verify", tampered(edit), "--episodes", 64)
+    assert code == 1 and len(found["differs"]) == 2
+    assert all(row["differs"][0].startswith("the rewards were") for row in found["differs"])
+    assert any(text.startswith("2 rewards that the env") for text in found["not_checked"])
+
+
 def test_rescoring_shows_what_changes_and_overwrites_nothing(run):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     code, same, err = hexad("rescore", run)
@@ -143,7 +207,7 @@ def test_a_gate_answers_with_its_exit_code(run, tmp_path):
     code, found, _ = hexad("gate", run, file)
     assert (code, found["passed"]) == (1, False)
     assert found["demands"][0]["measured"] < 0.9 and not found["demands"][0]["met"]
-    for text, said in (("tasks: 4\n", "asks nothing"), ("succes: 0.5\n", "did you mean success")):
+    for text, said in (("p95: {}\n", "asks nothing"), ("succes: 0.5\n", "did you mean success")):
         file.write_text(text)
         code, found, _ = hexad("gate", run, file)
         assert code == 2 and said in str(found["error"]), found

@@ -122,7 +122,7 @@ def verify(
     episodes: Annotated[int, typer.Option(min=1, help="Stored episodes to play again.")] = 32,
     as_json: Json = False,
 ) -> int:
-    """Play stored episodes again; exit code 1 where one comes out otherwise."""
+    """Play stored episodes again; exit code 1 where one differs or nothing could be compared."""
     from hexad.cli.verify import verify as command
 
     return _unless(lambda: command(run, episodes, _console(as_json)), "reproduced", as_json, run)
@@ -210,7 +210,7 @@ def view(
 
 
 def _unless(action: Callable[[], dict[str, Any]], key: str, as_json: bool, run: Path) -> int:
-    """The exit code of ``action``: 1 also where its document says that ``key`` is false."""
+    """The exit code of ``action``: 1 also where its document does not say that ``key`` is true."""
     documents: list[dict[str, Any]] = []
 
     def kept() -> dict[str, Any]:

@@ -19,7 +19,10 @@ Row = dict[str, Any]
 
 
 def verify(run_dir: Path, episodes: int, console: Console) -> Row:
-    """Play a sample of the last sampling stage again; ``reproduced`` is false where any differs."""
+    """Play a sample of the last sampling stage again.
+
+    ``reproduced`` is false where any differs, and ``None`` where no log-prob could be compared.
+    """
     with console.status("playing stored episodes again"), opened(_sampled(run_dir)) as archive:
         found = reproduce(archive, episodes)
     logprob, verifier = found["logprob"], found["verifier"]
@@ -35,7 +38,11 @@ def verify(run_dir: Path, episodes: int, console: Console) -> Row:
     console.print(table)
     for row in found["differs"]:
         console.print(f"{row['episode_id']}: {'; '.join(row['differs'])}", highlight=False)
-    return {"run": str(run_dir), **found, "reproduced": not found["differs"]}
+    for lacking in found["not_checked"]:
+        console.print(f"not checked: {lacking}", highlight=False)
+    if found["reproduced"] is None:
+        console.print("nothing is proved: no log-prob was compared", highlight=False)
+    return {"run": str(run_dir), **found}
 
 
 def rejudge(run_dir: Path, verifier: str | None, console: Console) -> Row:

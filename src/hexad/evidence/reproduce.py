@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,17 @@ _THEIRS = frozenset(
     }
 )
 """Endings that the environment decides."""
+LOGPROBS, STATES, PAY = (
+    "log-probs",
+    "states, tool results and endings",
+    "rewards, process signals and gates",
+)
+FACTS = {
+    LOGPROBS: "no checkpoint of the one version that sampled them is kept",
+    STATES: "the environment was not played again, or failed",
+    PAY: "the verdict is another one",
+}
+"""What is compared, and why it may not have been."""
 Row = dict[str, Any]
 
 
@@ -40,8 +52,11 @@ def reproduce(archive: Archive, count: int) -> Row:
     """Play up to ``count`` stored episodes again, those of kept checkpoints before others.
 
     Log-probs are those of the checkpoint of the version that sampled them, within what rounding
-    explains; where it is not kept any more they are not checked, and counted so. Tools are executed
-    again where a reset undoes them. Faulted episodes and those of experts are left out.
+    explains. Tools are executed again where a reset undoes them; elsewhere rewards are compared as
+    far as the feedback, and not the environment, gave them. Faulted episodes and those of experts
+    are left out. ``checked`` counts the episodes by what was compared, ``not_checked`` names the
+    rest. ``reproduced`` is false where anything differs, and ``None``, which is no success, where
+    no log-prob was compared.
     """
     kept = checkpoint.kept(archive.part.folder)
     episodes = _sample(archive, set(kept), count)
@@ -53,10 +68,13 @@ def reproduce(archive: Archive, count: int) -> Row:
         if version in kept:
             policy = policies.get(version) or _policy(archive, str(kept[version]))
             policies[version] = policy
-            rows[-1] |= _logprobs(archive, policy, episode)
+            found = _logprobs(archive, policy, episode)
+            rows[-1] |= found | {"differs": [*rows[-1]["differs"], *found.get("differs", ())]}
     bound = MISMATCH[archive.recipe.system.dtype]
-    differing = [row for row in rows if row["differs"]]
+    checked = Counter(name for row in rows for name in row.pop("checked"))
     gaps = [row["logprob"] for row in rows if "logprob" in row]
+    checked[LOGPROBS] = len(gaps)
+    differing = [row for row in rows if row["differs"]]
     return {
         "stage": archive.part.name,
         "episodes": len(rows),
@@ -66,8 +84,28 @@ def reproduce(archive: Archive, count: int) -> Row:
             "same": all(e.provenance.verifier == archive.feedback.digest for e in episodes),
             "now": archive.feedback.digest,
         },
+        "checked": {name: checked[name] for name in FACTS},
+        "not_checked": _lacking(checked, len(rows), sum(row.pop("theirs") for row in rows)),
         "differs": differing,
+        "reproduced": False if differing else True if gaps else None,
     }
+
+
+def _lacking(checked: Counter[str], episodes: int, theirs: int) -> list[str]:
+    """What was compared for none or for only some of ``episodes``, and why.
+
+    ``theirs`` rewards came from an environment that was not played again.
+    """
+    if not episodes:
+        return ["anything: no stored episode could be played again"]
+    lacking = [
+        f"{name} of {episodes - checked[name]} of {episodes} episodes: {why}"
+        for name, why in FACTS.items()
+        if checked[name] < episodes
+    ]
+    if theirs:
+        lacking.append(f"{theirs} rewards that the environment gave: it was not played again")
+    return lacking
 
 
 def _sample(archive: Archive, kept: set[int], count: int) -> list[Episode]:
@@ -116,9 +154,13 @@ def _logprobs(archive: Archive, policy: Policy, episode: Episode) -> Row:
 
 
 def _again(archive: Archive, episode: Episode) -> Row:
-    """What an episode's second playing does not have in common with the first."""
+    """What an episode's second playing does not have in common with the first.
+
+    ``checked`` names what was compared; ``theirs`` counts rewards that could not be.
+    """
     task, transcript = archive.task(episode), archive.transcript(episode)
     differs: list[str] = []
+    checked: list[str] = []
     rewards = None
     if not uncontained(archive.family):
         turns = turns_of(episode, transcript)
@@ -128,17 +170,39 @@ def _again(archive: Archive, episode: Episode) -> Row:
             differs.append(f"the environment failed: {fault}")
         else:
             differs += _environment(episode, transcript, again)
+            checked.append(STATES)
             rewards = again.rewards
     bare = replace(episode, verdict=None, rewards=rewards or (), signals=(), gate=None)
     judged = archive.feedback.apply(task, bare, transcript)
-    was, now = episode.verdict, judged.verdict
-    if was is not None and now is not None and (was.status, was.score) != (now.status, now.score):
-        differs.append(
-            f"the verdict was {was.status} ({was.score}), now {now.status} ({now.score})"
-        )
-    elif rewards is not None and judged.rewards != episode.rewards:
-        differs.append(f"the rewards were {episode.rewards}, now {judged.rewards}")
-    return {"episode_id": episode.episode_id, "differs": differs}
+    theirs = 0
+    if (other := _verdicts(episode, judged)) is not None:
+        differs.append(other)
+    else:
+        theirs = len(episode.rewards) - len(judged.rewards) if rewards is None else 0
+        checked.append(PAY)
+        differs += _pay(replace(episode, rewards=episode.rewards[max(theirs, 0) :]), judged)
+    return {
+        "episode_id": episode.episode_id,
+        "differs": differs,
+        "checked": checked,
+        "theirs": max(theirs, 0),
+    }
+
+
+def _verdicts(was: Episode, now: Episode) -> str | None:
+    """How two verdicts differ, if they do; their evidence is no part of that."""
+    told = ["none" if v is None else f"{v.status} ({v.score})" for v in (was.verdict, now.verdict)]
+    return None if told[0] == told[1] else f"the verdict was {told[0]}, now {told[1]}"
+
+
+def _pay(was: Episode, now: Episode) -> list[str]:
+    """Differences in whatever decides the training reward of a verdict."""
+    pairs = {
+        "the rewards were": (was.rewards, now.rewards),
+        "the process signals said": (was.signals, now.signals),
+        "the gate was": (was.gate, now.gate),
+    }
+    return [f"{name} {old}, now {new}" for name, (old, new) in pairs.items() if old != new]
 
 
 def _environment(episode: Episode, transcript: Sequence[Message], again: Replayed) -> list[str]:
