@@ -143,5 +143,9 @@ def test_costs_are_of_episodes_that_did_not_fault(episode):
         faults=(fault,),
     )
     result = tabulate("selection", 0, [whole, broken])
-    assert result.tokens.mean == 8 and result.tool_calls.mean == 2 and result.faults == {"tool": 1}
+    assert (
+        result.tokens["mean"] == 8
+        and result.tool_calls["mean"] == 2
+        and result.faults == {"tool": 1}
+    )
     assert result.strata == {}

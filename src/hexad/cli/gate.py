@@ -23,8 +23,8 @@ def gate(run_dir: Path, file: Path, console: Console) -> Row:
     ``UserError`` for a file that asks nothing and for what :func:`evaluate` refuses.
     """
     asked = read_as(GateFile, file)
-    if not (asked.model_fields_set - {"tasks"}):
-        fix = "ask for something: success, invalid, violations, unscored, p95"
+    if not asked.asks:
+        fix = "ask for something: success, invalid, violations, unauthorised, unscored, p95"
         raise UserError("this gate asks nothing, so all would pass", where=str(file), fix=fix)
     row = evaluate(run_dir, "gate", asked.tasks, console)
     demands = held(asked, row)

@@ -10,11 +10,11 @@ from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.events import EpisodeDone, Evaluated, Sink, Timed, ignore
-from hexad.contract.tally import Tally
 from hexad.contract.task import Split, Task
 from hexad.evidence import journal
 from hexad.evidence.exam import Evaluation, Rate, tabulate
 from hexad.evidence.ledger import EVALUATION_PHASE
+from hexad.evidence.tallies import exact
 from hexad.rollout.collect import collect
 from hexad.rollout.plan import plan_tasks
 from hexad.rollout.world import World
@@ -127,7 +127,7 @@ def booked(
     folder, sink, (told, rate) = place.folder, place.sink, result
     split, episodes = str(question.split), played.episodes
     times = [episode.times for episode in episodes if not episode.faulted]
-    spent = Tally.of([each.seconds - each.waited_seconds for each in times])
+    spent = exact([each.seconds - each.waited_seconds for each in times])
     seconds = time.perf_counter() - played.started
     row = dict(told) | {
         "verifier": world.feedback.digest,
@@ -137,7 +137,7 @@ def booked(
             "seconds": seconds,
             "at": time.time(),
             "hidden_uses": journal.hidden_uses(folder),
-            "episode_seconds": spent.summary(),
+            "episode_seconds": spent,
         },
     }
     journal.append(folder / journal.EVALUATIONS, row)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from hexad.contract.episode import Episode
-from hexad.contract.tally import Tally
 from hexad.evidence.conduct import CELLS, Conduct
 from hexad.evidence.intervals import wilson
+from hexad.evidence.tallies import exact
 from hexad.feedback.prices import Prices, amount
+
+Summary = Mapping[str, float | int]
+"""Count, mean, extrema and exact quantiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,12 @@ class Evaluation:
     verdicts: Mapping[str, int]
     endings: Mapping[str, int]
     faults: Mapping[str, int]
-    turns: Tally
-    tokens: Tally
-    tool_calls: Tally
+    turns: Summary
+    tokens: Summary
+    tool_calls: Summary
     strata: Mapping[str, Rate]
     conduct: Mapping[str, Any]
-    costs: Tally
+    costs: Summary
     outcomes: Mapping[str, tuple[int, int]]
 
     @property
@@ -95,7 +98,7 @@ class Evaluation:
             "violations": self.conduct["violating"],
             "unauthorised": self.conduct["cells"].get(CELLS[2], 0),
             "refused": self.conduct["refused"],
-            **{key: tally.summary() for key, tally in costs.items() if tally.count},
+            **{key: dict(spent) for key, spent in costs.items() if spent["count"]},
             "strata": {name: rate.row() for name, rate in self.strata.items()},
             "outcomes": {task: list(pair) for task, pair in self.outcomes.items()},
         }
@@ -121,11 +124,11 @@ def tabulate(
         verdicts=Counter(_verdict(episode) for episode in episodes),
         endings=Counter(str(episode.ending.kind) for episode in episodes),
         faults=Counter(e.faults[-1].boundary for e in episodes if e.faulted and e.faults),
-        turns=Tally.of([episode.costs.turns for episode in whole]),
-        tokens=Tally.of([episode.costs.sampled_tokens for episode in whole]),
-        tool_calls=Tally.of([episode.costs.tool_calls for episode in whole]),
+        turns=exact([episode.costs.turns for episode in whole]),
+        tokens=exact([episode.costs.sampled_tokens for episode in whole]),
+        tool_calls=exact([episode.costs.tool_calls for episode in whole]),
         conduct=Conduct.of(episodes).state(),
-        costs=Tally.of([amount(prices.charges(e)) for e in whole] if prices is not None else []),
+        costs=exact([amount(prices.charges(e)) for e in whole] if prices is not None else []),
         strata={name: _rate(members) for name, members in sorted(named.items())},
         outcomes=_outcomes(episodes),
     )

@@ -8,7 +8,11 @@ from hexad.recipe.axis import Axis
 
 
 class CostLimits(Axis):
-    """Highest 95th percentile of an episode's costs; ``null`` asks nothing."""
+    """Highest 95th percentile of an episode's costs; ``null`` asks nothing.
+
+    It is the least cost that 95 % of the episodes do not exceed, so a limit holds exactly where so
+    many of them are within it.
+    """
 
     turns: float | None = Field(default=None, ge=0)
     """Assistant turns."""
@@ -39,3 +43,10 @@ class GateFile(Axis):
     """Costs."""
     tasks: int | None = Field(default=None, ge=1)
     """Number of gate tasks; ``null`` takes the recipe's count."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether the file itself asks anything; the default of ``unscored`` is no demand of it."""
+        own = {name: getattr(self, name) for name in self.model_fields_set - {"tasks", "p95"}}
+        limits = self.p95.model_dump(exclude_none=True)
+        return bool(limits) or any(value is not None for value in own.values())
