@@ -452,8 +452,9 @@ def _trained(
     out = {episode.episode_id for episode, _ in harvest.dropped} | harvest.reused
     trained = [episode for episode in batch.episodes if episode.episode_id not in out]
     scalars = dict(report.scalars)
-    if kept and bool(batch.scored.any()):
-        scalars["reward/kept_success"] = float(batch.success[batch.scored].double().mean())
+    judged = [e.verdict.success for e in batch.episodes if e.scored and e.verdict is not None]
+    if kept and judged:
+        scalars["reward/kept_success"] = sum(judged) / len(judged)
     return BatchTrained(
         version,
         episodes=tuple(episode.episode_id for episode in trained),

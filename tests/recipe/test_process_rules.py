@@ -31,6 +31,8 @@ CASES = [
     ("grpo", [held("of: violations, limit: 1, rate: 1")], "feedback.constraints.c.of"),
     ("sft", [PRICES], "feedback.costs"),
     ("rejection", [held("of: calls, limit: 1, rate: 1")], "feedback.constraints"),
+    ("rejection", [PRICES], "feedback.costs"),
+    ("dagger", [GUARD, "feedback.gate={reward: 0}"], "feedback.gate"),
     ("ppo", ["feedback.length={}", "data.group_size=1"], "feedback.length"),
     ("grpo", [VINE, PRICES, "method=reinforce"], "feedback.costs"),
     ("reinforce", ["credit.baseline=greedy", "feedback.length={}"], "feedback.length"),
@@ -41,12 +43,13 @@ GOOD = [
     ("grpo", [GUARD, "feedback.gate={reward: -1}", held("of: violations, limit: 0, pid: {}")]),
     ("grpo", [PRICES, "feedback.weights={cost: 0}", held("of: cost, limit: 1, rate: 1")]),
     ("grpo", ["feedback.length={begin: 0.5}", "feedback.effort={budget: 30, factor: 2}"]),
-    ("rejection", [PRICES, INCREMENT]),
+    ("rejection", ["data.rounds.keep=best", PRICES, INCREMENT]),
+    ("rejection", [GUARD, "feedback.gate={reward: 0}", "feedback.effort={budget: 30, factor: 2}"]),
 ]
 
 
 def recipe(tmp_path, method, changes):
-    budget = "budget: {train_tokens: 1000}\n" if method == "rejection" else BUDGET
+    budget = "budget: {train_tokens: 1000}\n" if method in ("rejection", "dagger") else BUDGET
     (tmp_path / "r.yaml").write_text(f"method: {method}\n{budget}")
     return load(tmp_path / "r.yaml", changes)
 

@@ -125,6 +125,12 @@ class Episode:
         """Whether it ended without a fault and a verifier judged it."""
         return not self.faulted and self.verdict is not None and self.verdict.scored
 
+    @property
+    def correct(self) -> bool:
+        """Whether it was judged correct and no gate took its reward: what may be imitated."""
+        right = self.scored and self.verdict is not None and self.verdict.success
+        return right and self.gate is None
+
     def score(self, weights: Mapping[str, float]) -> float:
         """Sum of what is paid, each component times its weight (1 where none is named).
 

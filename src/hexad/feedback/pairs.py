@@ -14,6 +14,8 @@ from hexad.feedback.branch import Branch, Path, branch
 
 CHOSEN, REJECTED = 0, 1
 """Place of a side in the group that is the pair."""
+NOT_IN_LOSS = "branch_not_in_loss"
+"""Two attempts part at a turn without weight in the loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,10 @@ class Pair:
 
 @dataclass(slots=True)
 class Refused:
-    """Why episodes or candidates made no pair, by reason; ``ties`` are groups without a gap."""
+    """Why episodes or candidates made no pair, by reason.
+
+    ``ties`` are groups in which the rule saw no difference: what it saw and refused has a reason.
+    """
 
     reasons: Counter[str] = field(default_factory=Counter)
     ties: int = 0
@@ -72,8 +77,9 @@ def make(episodes: Sequence[Episode], rule: Rule) -> tuple[list[Pair], Refused]:
     With the rule ``branch`` what repeats the beginning of an attempt is in that attempt's group.
 
     Every episode is in one pair at most. An episode that faulted or was not scored is in none; a
-    truncated one never wins, and two sides of equal tokens are no pair. The sides of a pair begin
-    in one state: of a group with several, only members that share the first one's are used.
+    truncated one never wins, nor does one that a gate has closed on, and two sides of equal tokens
+    are no pair. The sides of a pair begin in one state: of a group with several, only members that
+    share the first one's are used.
     """
     way, groups = RULES[rule.name], dict[str, list[Episode]]()
     for episode in episodes:
@@ -81,20 +87,23 @@ def make(episodes: Sequence[Episode], rule: Rule) -> tuple[list[Pair], Refused]:
     refused, found = Refused(), []
     for members in groups.values():
         usable = _usable(members, refused)
-        pairs = _matched(way.candidates(usable, rule, refused), rule, refused)
-        refused.ties += not pairs and len(usable) > 1
-        found += pairs
+        before = refused.reasons.total()
+        candidates = way.candidates(usable, rule, refused)
+        seen = bool(candidates) or refused.reasons.total() > before
+        refused.ties += len(usable) > 1 and not seen
+        found += _matched(candidates, rule, refused)
     return found, refused
 
 
 def labelled(episodes: Sequence[Episode], refused: Refused) -> list[Episode]:
     """Single episodes for KTO: a correct one is desirable (member 0), any other is not (member 1).
 
-    Each is a group of its own. A truncated episode may be undesirable only.
+    Each is a group of its own. A truncated episode may be undesirable only, and so may one that a
+    gate has closed on.
     """
     made = []
     for episode in _usable(episodes, refused, together=False):
-        good = episode.verdict is not None and episode.verdict.success
+        good = episode.correct
         if good and episode.ending.truncated:
             refused.reasons["truncated_winner"] += 1
             continue
@@ -104,10 +113,15 @@ def labelled(episodes: Sequence[Episode], refused: Refused) -> list[Episode]:
 
 
 def correct(episodes: Sequence[Episode], refused: Refused) -> list[Episode]:
-    """Rejection sampling: the episodes that a verifier found correct; truncated ones never are."""
+    """Rejection sampling: the episodes that a verifier found correct.
+
+    Those that were truncated or that a gate has closed on never are.
+    """
     usable = _usable(episodes, refused, together=False)
-    won = [e for e in usable if e.verdict is not None and e.verdict.success]
-    refused.reasons["wrong"] += len(usable) - len(won)
+    won = [e for e in usable if e.correct]
+    for episode in usable:
+        if not episode.correct:
+            refused.reasons["gated_winner" if _right(episode) else "wrong"] += 1
     refused.reasons["truncated_winner"] += sum(e.ending.truncated for e in won)
     return [e for e in won if not e.ending.truncated]
 
@@ -153,7 +167,9 @@ def _matched(candidates: Sequence[Pair], rule: Rule, refused: Refused) -> list[P
         names = {pair.chosen.episode_id, pair.rejected.episode_id}
         if len(found) == rule.most or taken & names:
             continue
-        if pair.chosen.ending.truncated:
+        if pair.chosen.gate is not None:
+            refused.reasons["gated_winner"] += 1
+        elif pair.chosen.ending.truncated:
             refused.reasons["truncated_winner"] += 1
         elif signature(pair.chosen) == signature(pair.rejected):
             refused.reasons["equal_sides"] += 1
@@ -161,6 +177,10 @@ def _matched(candidates: Sequence[Pair], rule: Rule, refused: Refused) -> list[P
             taken |= names
             found.append(pair)
     return found
+
+
+def _right(episode: Episode) -> bool:
+    return episode.verdict is not None and episode.verdict.success
 
 
 def signature(episode: Episode) -> tuple[bytes, ...]:
@@ -185,7 +205,7 @@ def _shortest_correct(members: Sequence[Episode], rule: Rule, refused: Refused) 
 
     Kimi k1.5's long2short: chosen is the shortest correct answer, rejected a wrong or longer one.
     """
-    won = [e for e in members if e.verdict is not None and e.verdict.success]
+    won = [e for e in members if e.correct]
     won.sort(key=lambda e: (e.action_count, e.member))
     names = {e.episode_id for e in won}
     lost = [e for e in members if e.episode_id not in names] + won[::-1]
@@ -213,7 +233,9 @@ def _branch(members: Sequence[Episode], rule: Rule, refused: Refused) -> list[Pa
         place = branch(paths[one.episode_id], paths[other.episode_id])
         if isinstance(place, str):
             refused.reasons[place] += 1
-        elif place.weighed:
+        elif not place.weighed:
+            refused.reasons[NOT_IN_LOSS] += 1
+        else:
             found.append((place, replace(pair, branch=place)))
     found.sort(key=_depth)
     return [pair for _, pair in found]

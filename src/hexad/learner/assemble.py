@@ -54,7 +54,7 @@ def assemble(
         faulted=torch.tensor([e.faulted for e in episodes], dtype=torch.bool),
         scored=torch.tensor(scored, dtype=torch.bool),
         score=torch.tensor([e.score(weights or {}) for e in episodes], dtype=torch.float64),
-        success=torch.tensor([_success(e) for e in episodes], dtype=torch.bool),
+        success=torch.tensor([e.correct for e in episodes], dtype=torch.bool),
         age=torch.tensor([ages.get(e.episode_id, math.nan) for e in episodes], dtype=torch.float64),
         episodes=tuple(episodes),
         support_ids=None if support is None else torch.tensor(support.ids),
@@ -79,7 +79,3 @@ def _support(segments: Sequence[Segment]) -> Support | None:
     if all(segment.support is None for segment in segments):
         return None
     return Support.joined([s.support or Support.empty(len(s)) for s in segments])
-
-
-def _success(episode: Episode) -> bool:
-    return episode.scored and episode.verdict is not None and episode.verdict.success

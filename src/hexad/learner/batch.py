@@ -29,7 +29,7 @@ class Batch:
     faulted        bool  [E]   ended in a fault: no reward, no loss
     scored         bool  [E]   judged, and not faulted
     score          float64 [E] sum of the mapped raw components; NaN where not scored
-    success        bool  [E]   verdict is correct
+    success        bool  [E]   verdict is correct, and no gate took the reward
     age            float64 [E] seconds between its end and its batch; NaN where unknown
     support_ids    int32 [S]   the set of every token, one after the other; ``None`` where sampling
                                never cut the vocabulary

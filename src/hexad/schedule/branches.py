@@ -16,10 +16,11 @@ from hexad.schedule.continuations import Played
 def chosen(attempts: Sequence[Episode]) -> Episode | None:
     """The attempt at a task that is forked: the first wrong one where another is right.
 
-    Where all are right, or all wrong, it is the first one; ``None`` where none was scored.
+    One that a gate has closed on is wrong. Where all are right, or all wrong, it is the first one;
+    ``None`` where none was scored.
     """
     scored = [episode for episode in attempts if episode.scored]
-    wrong = [e for e in scored if e.verdict is not None and not e.verdict.success]
+    wrong = [e for e in scored if not e.correct]
     return next(iter(wrong or scored), None)
 
 

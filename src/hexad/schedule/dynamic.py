@@ -92,7 +92,7 @@ class Refill:
         return Outcome(
             tuple(episode.score(weights) for episode in group),
             tuple(e.scored and not (masked and e.ending.truncated) for e in group),
-            tuple(e.verdict is not None and e.verdict.success for e in group),
+            tuple(e.correct for e in group),
             sum(episode.costs.sampled_tokens for episode in group),
         )
 

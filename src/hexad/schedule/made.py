@@ -58,7 +58,7 @@ def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:
         )
     forks = [episode for episode in episodes if episode.prefix is not None]
     if forks:
-        good = sum(e.verdict is not None and e.verdict.success for e in forks)
+        good = sum(e.correct for e in forks)
         row = {**row, "forks": {"played": len(forks), "correct": good}}
         text += f"; {len(forks)} forks, {good} correct"
     used = {episode.episode_id for item in items for episode in item}
@@ -95,7 +95,7 @@ def _singles(episodes: Sequence[Episode], recipe: Recipe, refused: pairs.Refused
 def _counted(
     singles: Sequence[Episode], tasks: int, refused: pairs.Refused
 ) -> tuple[dict[str, Any], str]:
-    good = sum(e.verdict is not None and e.verdict.success for e in singles)
+    good = sum(e.correct for e in singles)
     covered = len({e.task_id for e in singles})
     reasons = {key: count for key, count in sorted(refused.reasons.items()) if count}
     counts = {"correct": good, "other": len(singles) - good, "tasks": tasks, "covered": covered}

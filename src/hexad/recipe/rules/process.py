@@ -15,22 +15,36 @@ RESERVED = ("task", "cost", "length", "gate")
 def feedback(recipe: Recipe) -> Iterator[Problem]:
     """Something is scored that the terms can be added to, and something reads them.
 
-    Pairs and kept samples are made by score: they read all that an episode has by itself.
+    Pairs by a gap and the best of a group are made by score, and read all that an episode has by
+    itself. Kept samples, labels and the shortest correct are made by verdict, and read gates; the
+    labels of visited states read nothing.
     """
     spec = recipe.feedback
     if spec.source == "verifier" and recipe.credit.estimator != "none":
         return
-    names = _LATE if recipe.data.regime == "iterative" else (*_OWN, *_LATE)
-    for name in names:
+    for name in _inert(recipe):
         if getattr(spec, name):
             reason = "nothing here is credited with such a reward"
             fix = "remove it, or use feedback.source: verifier with an estimator"
             yield Problem(f"feedback.{name}", reason, fix)
 
 
-_OWN = ("process", "costs", "effort", "gate")
+_SUMMED = ("process", "costs")
+"""Terms that only a score shows."""
+_GATES = ("effort", "gate")
+"""Terms that may close on an episode."""
 _LATE = ("length", "constraints")
 """Terms that a batch as a whole decides."""
+
+
+def _inert(recipe: Recipe) -> tuple[str, ...]:
+    """Terms that nothing reads, where no estimator credits rewards."""
+    rounds, made = recipe.data.rounds, recipe.data.pairs
+    keep = rounds.keep if rounds is not None else None
+    if recipe.data.regime != "iterative" or keep == "expert":
+        return (*_SUMMED, *_GATES, *_LATE)
+    scored = keep == "best" or (made is not None and made.rule in ("reward_gap", "branch"))
+    return _LATE if scored else (*_SUMMED, *_LATE)
 
 
 def signals(recipe: Recipe) -> Iterator[Problem]:
