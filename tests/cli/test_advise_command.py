@@ -45,14 +45,20 @@ def task(tmp_path, monkeypatch):
     return path
 
 
-def qualification(accepted):
+def counts(accepted):
     return {
-        "agreement": {
-            "false_positive": {"count": accepted, "of": 64},
-            "false_negative": {"count": 0, "of": 60},
-        },
-        "probes": {"tried": 13, "accepted": ["praise"] if accepted else [], "broke": []},
+        "false_positive": {"count": accepted, "of": 64},
+        "false_negative": {"count": 0, "of": 60},
     }
+
+
+def qualification(accepted=None, labelled=None):
+    """How many of 64 wrong ones were accepted, by the second verifier and by labels."""
+    found = {"probes": {"tried": 13, "accepted": ["praise"] if accepted else [], "broke": []}}
+    found |= {} if accepted is None else {"agreement": counts(accepted)}
+    return found | (
+        {} if labelled is None else {"labelled": {**counts(labelled), "file": "labels.jsonl"}}
+    )
 
 
 def profile(path, qualified=None, **batch):
@@ -168,7 +174,8 @@ def test_a_verifier_that_check_has_compared_counts_as_measured(task, tmp_path):
     _, out, _ = hexad("advise", task, "--check", profile(tmp_path / "c"), "--json")
     assert json.loads(out)["recipe"] is None
     good = profile(tmp_path / "c", qualification(accepted=0))
-    found = evidence.of_check(good).qualified.agreement
+    (compared,) = evidence.of_check(good).qualified
+    found = compared.agreement
     assert (found.right, found.right_accepted, found.wrong, found.wrong_accepted) == (60, 60, 64, 0)
     _, out, _ = hexad("advise", task, "--check", good, "--json")
     assert json.loads(out)["recipe"]["method"] == "rloo"
@@ -181,6 +188,23 @@ def test_a_hole_that_check_has_found_beats_what_was_stated(task, tmp_path):
     document = json.loads(out)
     assert document["recipe"] is None and "30 of 64" in document["refusals"][0]
     assert any("praise" in text for text in document["companions"])
+
+
+@pytest.mark.parametrize(
+    ("accepted", "labelled", "start"),
+    [(None, 0, "rloo"), (None, 60, None), (0, 60, None), (60, 0, None), (0, 0, "rloo")],
+)
+def test_labels_count_as_the_second_verifier_does(task, tmp_path, accepted, labelled, start):
+    for text in (TASK, TASK.split("  agreement")[0] + "data: {collection: rounds}\n"):
+        task.write_text(text.replace("continuous", "rounds"))
+        found = profile(tmp_path / "c", qualification(accepted, labelled))
+        _, out, _ = hexad("advise", task, "--check", found, "--json")
+        document = json.loads(out)
+        assert (document["recipe"] or {}).get("method") == start
+        denied = [each for each in document["differences"] if each["key"] == "feedback.agreement"]
+        if start is None:
+            assert "60 of 64" in document["refusals"][0] and "60 of 64" in denied[0]["measured"]
+            assert ("labels.jsonl" in denied[0]["source"]) == (labelled == 60)
 
 
 def run_folder(folder, recipe=RECIPE, batches=12):

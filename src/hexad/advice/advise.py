@@ -144,8 +144,8 @@ def _companions(
     if facts["feedback.outcome"] == "judge":
         found.append("the judge that trains is not the one that evaluates")
     qualified, faulted = facts.measured.qualified, facts.measured.faulted
-    if qualified is not None and qualified.probes:
-        probes = ", ".join(qualified.probes)
+    if accepted := dict.fromkeys(probe for each in qualified for probe in each.probes):
+        probes = ", ".join(accepted)
         found.append(f"the verifier accepts what answers no task ({probes}): mend that first")
     if faulted is not None and faulted.value > FAULTED:
         found.append(

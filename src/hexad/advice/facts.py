@@ -81,17 +81,27 @@ def gather(answers: Questionnaire, measured: Measured) -> Facts:
     return Facts(values, stated, measured, agreement, (*denied, *differences), found)
 
 
+_DECISIVE = ("failed", "passed", "few")
+"""Of several comparisons the first of these counts: what one has denied no other confirms."""
+
+
 def _agreement(given: Agreement | None, measured: Measured) -> tuple[Judged, list[Difference]]:
-    """The verifier as it was measured, or else as it was stated."""
-    stated, qualified = judge(given), measured.qualified
-    if qualified is None:
+    """The verifier as it was measured, or else as it was stated.
+
+    A measurement with too few cases denies nothing that was stated.
+    """
+    stated = judge(given)
+    found = [(judge(each.agreement), each.source) for each in measured.qualified]
+    if not found:
         return stated, []
-    seen = judge(qualified.agreement)
-    text = Judged(seen.state, f"{qualified.source}: {seen.text}")
+    seen, source = min(found, key=lambda pair: _DECISIVE.index(pair[0].state))
+    if seen.state == "few" and given is not None:
+        return stated, []
+    text = Judged(seen.state, f"{source}: {seen.text}")
     if seen.state == stated.state:
         return text, []
     key = "feedback.agreement"
-    return text, [Difference(key, stated.state, f"{seen.state}: {seen.text}", qualified.source)]
+    return text, [Difference(key, stated.state, f"{seen.state}: {seen.text}", source)]
 
 
 def answered(answers: Questionnaire) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Qualified:
-    """A verifier that was compared with an independent one; it accepted the ``probes`` as well."""
+    """One comparison of the verifier with an independent judgement; it accepted the ``probes``."""
 
     agreement: Agreement
     source: str
@@ -127,11 +127,11 @@ class Qualified:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Everything that is known by measurement; ``None`` is not measured."""
+    """Everything that is known by measurement; ``None``, or empty, is not measured."""
 
     groups: Groups | None = None
     explained_variance: Number | None = None
     success: Number | None = None
     faulted: Number | None = None
     profile: BarrierProfile | None = None
-    qualified: Qualified | None = None
+    qualified: tuple[Qualified, ...] = ()

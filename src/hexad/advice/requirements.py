@@ -24,7 +24,8 @@ class Broken:
 MEASURE_VERIFIER = (
     "where an independent verifier exists, `hexad check RECIPE` compares them (--check); else play "
     "some tasks with the policy to begin with, judge at least 40 right and 40 wrong episodes "
-    "independently, and write how many the verifier accepted into feedback.agreement"
+    "independently, and give them to `hexad check RECIPE --labels FILE`, or write how many the "
+    "verifier accepted into feedback.agreement"
 )
 MEASURE_BARRIER = "run `hexad check RECIPE` and give its file with --check"
 

@@ -109,20 +109,26 @@ def _profile(document: Mapping[str, Any], source: str) -> Measured:
     return Measured(groups=groups, profile=profile, qualified=_qualified(document, source))
 
 
-def _qualified(document: Mapping[str, Any], source: str) -> Qualified | None:
-    """The comparison with an independent verifier, where one was there."""
+def _qualified(document: Mapping[str, Any], source: str) -> tuple[Qualified, ...]:
+    """The comparisons with an independent verifier and with labels, where they were made."""
     found = document.get("qualification") or {}
-    compared = found.get("agreement")
-    if compared is None:
-        return None
+    made = []
+    if (compared := found.get("agreement")) is not None:
+        probes = tuple(found["probes"].get("accepted", ()))
+        made.append(Qualified(_counts(compared), source, probes))
+    if (labelled := found.get("labelled")) is not None:
+        made.append(Qualified(_counts(labelled), f"{source}, labels {labelled['file']}"))
+    return tuple(made)
+
+
+def _counts(compared: Mapping[str, Any]) -> Agreement:
     accepted, refused = compared["false_positive"], compared["false_negative"]
-    agreement = Agreement(
+    return Agreement(
         right=refused["of"],
         right_accepted=refused["of"] - refused["count"],
         wrong=accepted["of"],
         wrong_accepted=accepted["count"],
     )
-    return Qualified(agreement, source, tuple(found["probes"].get("accepted", ())))
 
 
 def join(run: Measured | None, check: Measured | None) -> Measured:
