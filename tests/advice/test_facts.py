@@ -12,6 +12,7 @@ CONTRADICTORY = (
     {"feedback": {"goal": "outcome", "outcome": "none", "agreement": None}},
     {"feedback": {"goal": "subjective", "preferences": "none", "outcome": "exact"}},
     {"feedback": {"goal": "subjective", "preferences": "stable", "outcome": "none"}},
+    {"feedback": {"outcome": "none", "agreement": None, "verifier": "numeric"}},
     {"data": {"irreversible": True, "trials": "cheap", "collection": "fixed"}},
     {"data": {"irreversible": True, "trials": "costly", "collection": "rounds"}},
     {"data": {"trials": "costly"}, "critic": {"candidates": "cheap"}},
@@ -23,13 +24,14 @@ CONTRADICTORY = (
     },
     {"action": {"unit": "episode"}, "credit": {"reward": "transitions"}},
     {"credit": {"reward": "steps"}},
+    {"feedback": {"process_signal": "remaining_operations"}},
     {"action": {"overflow": True}},
 )
 """One task for each row of the table, in order."""
 
 
 @pytest.mark.parametrize(
-    ("row", "answers"), list(zip(CONTRADICTIONS, CONTRADICTORY, strict=True)), ids=range(11)
+    ("row", "answers"), list(zip(CONTRADICTIONS, CONTRADICTORY, strict=True)), ids=range(13)
 )
 def test_each_contradiction_is_found_with_both_answers_named(row, answers):
     found = ask(answers).contradictions

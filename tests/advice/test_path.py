@@ -1,11 +1,15 @@
 """What a task starts with: the seed's matrix, and how its rows compose."""
 
+import io
 from pathlib import Path
 
 import pytest
 from advice_world import CONTRAST, FAILED, FEW, FLAT, GAIN, NO_GAIN, SOLVED, ask, methods, number
+from rich.console import Console
 
 from hexad.advice.measured import BarrierProfile, Lag
+from hexad.advice.read import recipe_text
+from hexad.cli.advise_view import view
 from hexad.contract.faults import UserError
 from hexad.recipe.load import build
 from hexad.recipe.methods import METHODS
@@ -124,7 +128,7 @@ def test_irreversible_risk_is_never_explored():
     recorded = ask(RICH, DANGER, {"feedback": {"demonstrations_from": "recorded"}})
     assert methods(recorded) == ["sft"]
     assert recorded.draft.tree["run"]["evaluation"] == {"every": None, "final": "none"}
-    boxed = ask(RICH, DANGER, {"data": {"sandbox": True}})
+    boxed = ask(RICH, DANGER, {"data": {"sandbox": True, "collection": "rounds"}})
     assert methods(boxed) == ["sft"] and "run" not in boxed.draft.tree
     assert not boxed.path.later
 
@@ -134,6 +138,89 @@ def test_without_a_sandbox_only_one_stage_is_taken_at_a_time():
     advice = ask(RICH, DANGER, {"feedback": feedback})
     assert methods(advice) == ["sft"]
     assert [step.method for step in advice.path.later] == ["dpo"]
+
+
+NOBODY = {"feedback": {**PAIRS["feedback"], **RICH["feedback"], "agreement": None}}
+STORED = {"data": {"collection": "fixed"}, "critic": {"candidates": "single"}}
+SCORED = {"feedback": {"outcome": "judge"}}
+BOXED = {"data": {"irreversible": True, "sandbox": True}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ((STORED,), "data.collection: fixed"),
+        ((STORED, SCORED), "data.collection: fixed"),
+        ((), "feedback.outcome: none"),
+        ((BOXED,), "feedback.outcome: none"),
+        ((BOXED, STORED, SCORED), "data.collection: fixed"),
+    ],
+)
+def test_no_stage_is_gated_or_evaluated_where_nobody_plays_or_scores(changes, why):
+    recorded = {"feedback": {"pairs_from": "recorded"}}
+    advice = ask(NOBODY, recorded, *changes)
+    assert methods(advice) == ["sft"] and advice.path.later[0].method == "dpo"
+    assert why in advice.path.first[-1]
+    assert advice.draft.tree["run"]["evaluation"] == {"every": None, "final": "none"}
+    assert any("no evaluation is in the recipe" in text for text in advice.draft.remarks)
+
+
+def test_stages_are_gated_where_episodes_are_played_and_scored():
+    recorded = {"feedback": {"pairs_from": "recorded"}}
+    for changes in ((SCORED,), (SCORED, BOXED)):
+        stages = ask(NOBODY, recorded, *changes).draft.tree["stages"]
+        assert [stage["name"] for stage in stages] == ["sft", "dpo"]
+        assert stages[0]["gate"] == {"split": "selection", "success": 0.05}
+        assert all("run" not in stage["recipe"] for stage in stages)
+
+
+def test_an_exact_check_gates_no_subjective_goal_but_is_evaluated():
+    recorded = {"feedback": {"pairs_from": "recorded", "outcome": "exact"}}
+    advice = ask(NOBODY, recorded)
+    assert methods(advice) == ["sft"] and "run" not in advice.draft.tree
+    assert "does not measure a subjective goal" in advice.path.first[-1]
+
+
+def test_a_judge_is_written_with_placeholders_and_said_to_be_one():
+    judged = {"feedback": {"outcome": "judge", "goal": "subjective"}}
+    advice = ask(judged)
+    found = advice.draft.tree["feedback"]
+    assert found["verifier"] == "llm_judge" and set(found["options"]) == {"url", "model"}
+    assert "placeholders" in advice.draft.remarks[0]
+    assert "# mind: rloo: feedback.options.url" in recipe_text(advice)
+    named = {"feedback": {"verifier": "mine:Judge", "options": {"strict": True}}}
+    advice = ask(judged, named)
+    assert advice.draft.tree["feedback"] == named["feedback"] and not advice.draft.remarks
+    assert "feedback" not in ask().draft.tree and not ask().draft.remarks
+
+
+def test_a_process_signal_is_a_potential_where_the_method_can_be_paid_one():
+    steps = {"feedback": {"process": "checkable", "process_signal": "remaining_operations"}}
+    advice = ask(SINGLE, steps)
+    signal = {"signal": "remaining_operations", "paid": "potential"}
+    assert advice.draft.tree["feedback"] == {"process": {"progress": signal}}
+    assert not advice.draft.remarks
+    unnamed = ask(SINGLE, {"feedback": {"process": "checkable"}})
+    assert "no signal is named" in unnamed.draft.remarks[0]
+    assert "feedback" not in unnamed.draft.tree
+    compared = ask(steps)
+    assert "compares whole episodes" in compared.draft.remarks[0]
+    assert "feedback" not in compared.draft.tree
+
+
+def test_a_unit_that_changes_nothing_is_named():
+    turns = {"action": {"unit": "turn"}}
+    assert "action.unit: turn changes nothing here" in ask(turns).draft.remarks[0]
+    assert not ask(turns, SINGLE).draft.remarks
+    whole = ask({"action": {"unit": "episode"}}, SINGLE)
+    assert "action.unit: episode changes nothing here" in whole.draft.remarks[0]
+    assert "The recipe does not carry" in shown(ask(turns))
+
+
+def shown(advice):
+    console = Console(file=io.StringIO(), width=200)
+    console.print(view(advice))
+    return console.file.getvalue()
 
 
 def test_groups_without_contrast_are_not_compared():

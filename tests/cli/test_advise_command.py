@@ -3,15 +3,20 @@
 import contextlib
 import io
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from hexad.advice.questions import Questionnaire
 from hexad.cli import advise_evidence as evidence
+from hexad.cli import advise_fit as fit
 from hexad.cli import ask as asking
+from hexad.cli import check_verifier
 from hexad.cli import main as entry
-from hexad.evidence import journal
-from hexad.recipe.load import load
+from hexad.evidence import audit, journal, profiles
+from hexad.recipe.load import build, load
+from hexad.recipe.read import Document
 
 TASK = """
 name: sums
@@ -61,7 +66,18 @@ def qualification(accepted=None, labelled=None):
     )
 
 
-def profile(path, qualified=None, **batch):
+def made_of(folder, *overrides):
+    """What `hexad check` writes down of the recipe that it measured."""
+    (folder / "checked.yaml").write_text(RECIPE)
+    recipe = load(folder / "checked.yaml", list(overrides))
+    of, cards = profiles.subject(recipe), check_verifier.cards(recipe)
+    return {"key": profiles.key(recipe), "of": of, "verifiers": cards}
+
+
+OF = fit.subject(Questionnaire(), Document(Path("answers"), {}, {}))
+
+
+def profile(path, qualified=None, of=(), **batch):
     measured = {
         "episode_seconds": {"p50": 1.0, "p99": 4.0},
         "learner_use": 0.2,
@@ -70,6 +86,7 @@ def profile(path, qualified=None, **batch):
     }
     here = {"batch": {"groups": 8, "group_size": 4, **batch}, "schedules": SCHEDULES}
     document = {"measured": measured, "here": here, "qualification": qualified}
+    document |= made_of(path.parent, *of)
     path.write_text(json.dumps(document))
     return path
 
@@ -149,13 +166,9 @@ def test_a_profile_that_gains_makes_it_asynchronous(task, tmp_path):
 
 
 def test_what_check_wrote_for_the_advised_recipe_is_found(task, tmp_path):
-    from hexad.evidence.profiles import place
-    from hexad.recipe.load import build
-    from hexad.recipe.read import Document
-
     _, out, _ = hexad("advise", task, "--json")
     recipe = build(Document(task, json.loads(out)["recipe"], {}))
-    path = place(recipe, None)
+    path = profiles.place(recipe, None)
     path.parent.mkdir(parents=True)
     profile(path)
     _, out, _ = hexad("advise", task, "--json")
@@ -163,9 +176,9 @@ def test_what_check_wrote_for_the_advised_recipe_is_found(task, tmp_path):
 
 
 def test_verdicts_of_a_profile_are_counts_of_its_groups(tmp_path):
-    groups = evidence.of_check(profile(tmp_path / "check.json")).groups
+    groups = evidence.of_check(profile(tmp_path / "check.json"), OF).groups
     assert (groups.count, groups.contrast, groups.right, groups.wrong) == (8, 5, 2, 1)
-    assert evidence.of_check(profile(tmp_path / "check.json", group_size=1)).groups is None
+    assert evidence.of_check(profile(tmp_path / "check.json", group_size=1), OF).groups is None
 
 
 def test_a_verifier_that_check_has_compared_counts_as_measured(task, tmp_path):
@@ -174,7 +187,7 @@ def test_a_verifier_that_check_has_compared_counts_as_measured(task, tmp_path):
     _, out, _ = hexad("advise", task, "--check", profile(tmp_path / "c"), "--json")
     assert json.loads(out)["recipe"] is None
     good = profile(tmp_path / "c", qualification(accepted=0))
-    (compared,) = evidence.of_check(good).qualified
+    (compared,) = evidence.of_check(good, OF).qualified
     found = compared.agreement
     assert (found.right, found.right_accepted, found.wrong, found.wrong_accepted) == (60, 60, 64, 0)
     _, out, _ = hexad("advise", task, "--check", good, "--json")
@@ -207,6 +220,90 @@ def test_labels_count_as_the_second_verifier_does(task, tmp_path, accepted, labe
             assert ("labels.jsonl" in denied[0]["source"]) == (labelled == 60)
 
 
+@pytest.mark.parametrize(
+    ("answers", "checked", "why"),
+    [
+        ("task: {environment: calculator-hard}", (), "of another task: task.environment is calc"),
+        ("task: {limits: {turns: 3}}", (), "limits.turns is 8 there and 3 here"),
+        ("", ("task.latency={kind: constant, mean: 0.1}",), "of another task: task.latency"),
+        ("", ("policy.model=builtin:small",), "of another policy: builtin:small"),
+        ("", ("policy.sampling.temperature=0.5",), "policy.sampling.temperature is 0.5 there"),
+        ("", ("feedback.verifier=answer-hackable",), "of another verifier: answer-hackable"),
+    ],
+)
+def test_a_profile_of_something_else_is_refused_with_the_reason(
+    task, tmp_path, answers, checked, why
+):
+    task.write_text(TASK.replace("name: sums", f"name: sums\n{answers}"))
+    given = profile(tmp_path / "check.json", qualification(0), checked)
+    code, out, err = hexad("advise", task, "--check", given)
+    assert code == 2 and why in err and not out
+
+
+def test_a_profile_of_a_verifier_counts_where_the_answers_name_it(task, tmp_path):
+    named = TASK.replace("feedback:", "feedback:\n  verifier: answer-hackable")
+    task.write_text(named.replace("continuous", "rounds"))
+    checked = ("feedback.verifier=answer-hackable",)
+    given = profile(tmp_path / "check.json", qualification(0), checked)
+    code, out, _ = hexad("advise", task, "--check", given, "--json")
+    assert code == 0
+    assert json.loads(out)["recipe"]["feedback"] == {"verifier": "answer-hackable"}
+    code, _, err = hexad("advise", task, "--check", profile(tmp_path / "c", qualification(0)))
+    assert code == 2 and "another verifier: the environment's own" in err
+
+
+def test_a_profile_that_changed_its_verifier_or_is_from_before_says_nothing(task, tmp_path):
+    given = profile(tmp_path / "check.json", qualification(0))
+    document = json.loads(given.read_text())
+    document["verifiers"]["training"]["verifier"] = "an earlier state"
+    given.write_text(json.dumps(document))
+    code, _, err = hexad("advise", task, "--check", given)
+    assert code == 2 and "another verifier" in err
+    del document["of"]
+    given.write_text(json.dumps(document))
+    code, _, err = hexad("advise", task, "--check", given)
+    assert code == 2 and "does not say what it is of" in err
+
+
+def test_check_with_another_verifier_leaves_the_recipes_own_profile_alone(task, tmp_path):
+    _, out, _ = hexad("advise", task, "--json")
+    recipe = build(Document(task, json.loads(out)["recipe"], {}))
+    other = recipe.model_copy(
+        update={"feedback": recipe.feedback.model_copy(update={"verifier": "answer-hackable"})}
+    )
+    assert profiles.place(recipe, None) != profiles.place(other, None)
+
+
+def test_a_profile_that_was_found_and_is_of_something_else_is_named(task, tmp_path):
+    _, out, _ = hexad("advise", task, "--json")
+    recipe = build(Document(task, json.loads(out)["recipe"], {}))
+    path = profiles.place(recipe, None)
+    path.parent.mkdir(parents=True)
+    profile(path, of=("feedback.verifier=answer-hackable",))
+    _, out, _ = hexad("advise", task, "--json")
+    document = json.loads(out)
+    assert document["recipe"]["method"] == "rloo"
+    assert path.name in document["not_used"][0] and "another verifier" in document["not_used"][0]
+    _, out, _ = hexad("advise", task)
+    assert "Not used: runs/checks" in out
+
+
+IMITATED = "  demonstrations: rich\n  protocol: unlearned\n"
+
+
+@pytest.mark.parametrize(("protocol", "code"), [("  protocol: learned\n", 2), (IMITATED, 0)])
+def test_a_policy_that_was_trained_from_this_one_speaks_for_a_later_stage(
+    task, tmp_path, protocol, code
+):
+    start = tmp_path / "runs" / "imitated"
+    start.mkdir(parents=True)
+    (start / "recipe.yaml").write_text("name: x\nmethod: sft\nbudget: {episodes: 64}\n")
+    task.write_text(TASK.replace("  protocol: learned\n", protocol))
+    given = profile(tmp_path / "c", qualification(0), ("policy.model=runs/imitated",))
+    found, _, err = hexad("advise", task, "--check", given)
+    assert found == code and ("another policy: runs/imitated" in err) == bool(code)
+
+
 def run_folder(folder, recipe=RECIPE, batches=12):
     """Twelve batches of ten groups: all mixed in the first two, then one of ten; hidden is 0."""
     folder.mkdir()
@@ -230,16 +327,69 @@ def run_folder(folder, recipe=RECIPE, batches=12):
 
 
 def test_only_the_newest_batches_of_a_run_count(tmp_path):
-    found = evidence.of_run(run_folder(tmp_path / "run"))
+    found = evidence.of_run(run_folder(tmp_path / "run"), OF)
     assert (found.groups.count, found.groups.contrast, found.groups.wrong) == (100, 10, 90)
     assert found.faulted.value == pytest.approx(10 / 200)
     assert found.explained_variance.value == pytest.approx(0.065)  # of .02 to .11
     assert found.success.value == 0.25  # selection: hidden tasks choose nothing
 
 
+def audited(folder, cells, recipe=RECIPE):
+    run_folder(folder, recipe)
+    names = dict(zip(audit.CELLS, cells, strict=True))
+    (folder / "audit.json").write_text(json.dumps({"high": 0.5, "cells": names, "episodes": {}}))
+    return folder
+
+
+HACKABLE = f"{RECIPE}feedback: {{verifier: answer-hackable}}\n"
+HOLE, SOUND = (12329, 4446, 0, 3705), (900, 5, 0, 900)
+
+
+def test_the_audit_of_a_run_is_measured_agreement(tmp_path):
+    (found,) = evidence.of_run(audited(tmp_path / "run", HOLE), OF).qualified
+    counts = found.agreement
+    assert (counts.right, counts.right_accepted) == (12329, 12329)
+    assert (counts.wrong, counts.wrong_accepted) == (4446 + 3705, 4446)
+    assert evidence.of_run(audited(tmp_path / "none", (0, 0, 0, 0)), OF).qualified == ()
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, HACKABLE])
+def test_online_learning_is_not_advised_on_what_an_audit_has_denied(task, tmp_path, recipe):
+    """Also where the answers do not name the verifier, and the run trained on another one."""
+    folder = audited(tmp_path / "run", HOLE, recipe)
+    code, out, _ = hexad("advise", task, "--run", folder, "--json")
+    document = json.loads(out)
+    assert code == 0 and document["recipe"] is None and "4446 of 8151" in document["refusals"][0]
+    (denied,) = [d for d in document["differences"] if d["key"] == "feedback.agreement"]
+    assert denied["stated"] == "passed" and "audit.json" in denied["source"]
+
+
+def test_an_audit_of_another_verifier_confirms_nothing(task, tmp_path):
+    unmeasured = TASK.split("  agreement")[0]
+    task.write_text(unmeasured)
+    sound = audited(tmp_path / "own", SOUND)
+    _, out, _ = hexad("advise", task, "--run", sound, "--json")
+    assert json.loads(out)["recipe"] is not None
+    other = audited(tmp_path / "other", SOUND, HACKABLE)
+    _, out, _ = hexad("advise", task, "--run", other, "--json")
+    assert json.loads(out)["recipe"] is None and "answer-hackable" in json.loads(out)["not_used"][0]
+    # the environment's own by its name: then the audit of another one denies nothing, either
+    task.write_text(TASK.replace("feedback:", "feedback:\n  verifier: answer"))
+    _, out, _ = hexad("advise", task, "--run", audited(tmp_path / "h", HOLE, HACKABLE), "--json")
+    assert json.loads(out)["recipe"]["feedback"] == {"verifier": "answer"}
+    _, out, _ = hexad("advise", task, "--run", audited(tmp_path / "o", HOLE), "--json")
+    assert json.loads(out)["recipe"] is None
+
+
+def test_a_run_of_another_task_is_refused(task, tmp_path):
+    hard = RECIPE.replace("method", "task: {environment: calculator-hard}\nmethod")
+    code, _, err = hexad("advise", task, "--run", run_folder(tmp_path / "run", hard))
+    assert code == 2 and "task.environment is calculator-hard there" in err
+
+
 def test_single_attempts_say_nothing_about_groups(tmp_path):
     single = "name: x\nmethod: ppo\ndata: {group_size: 1}\nbudget: {episodes: 64}\n"
-    assert evidence.of_run(run_folder(tmp_path / "run", single)).groups is None
+    assert evidence.of_run(run_folder(tmp_path / "run", single), OF).groups is None
 
 
 def test_a_run_without_contrast_changes_the_baseline(task, tmp_path):
@@ -298,7 +448,6 @@ def test_differences_and_contradictions_are_shown_to_people(task, tmp_path):
 
 
 def test_of_run_and_profile_the_groups_of_the_run_are_newer(tmp_path):
-    run = evidence.of_run(run_folder(tmp_path / "run"))
-    both = evidence.join(run, evidence.of_check(profile(tmp_path / "c")))
+    run = evidence.of_run(run_folder(tmp_path / "run"), OF)
+    both = evidence.join(run, evidence.of_check(profile(tmp_path / "c"), OF))
     assert both.groups == run.groups and both.profile is not None
-    assert evidence.join(None, None).groups is None

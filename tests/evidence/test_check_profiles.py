@@ -29,15 +29,33 @@ def recipe(tmp_path, monkeypatch):
     return lambda *overrides: load(tmp_path / "r.yaml", list(overrides))
 
 
-def test_the_key_is_task_policy_and_data_and_nothing_else(recipe):
+def test_the_key_is_task_policy_data_and_a_named_verifier_and_nothing_else(recipe):
     same = {profiles.key(recipe(*o)) for o in ((), ("update.optimizer.lr=1e-5",), ("run.seed=3",))}
     assert same == {profiles.key(recipe(*ASYNC))}
+    named = "feedback.verifier=answer-hackable"
+    assert profiles.key(recipe(named)) != profiles.key(recipe(named, "feedback.options={x: 1}"))
     others = [
+        recipe(named),
         recipe("task.latency={kind: constant, mean: 0.1}"),
         recipe("policy.model=builtin:small"),
         recipe("data.groups=8"),
     ]
-    assert len(same | {profiles.key(other) for other in others}) == 4
+    assert len(same | {profiles.key(other) for other in others}) == 5
+
+
+def test_the_lineage_of_a_policy_is_read_from_the_recipes_of_its_runs(recipe, tmp_path):
+    assert profiles.subject(recipe())["lineage"] == ["builtin:tiny"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    (second / "recipe.yaml").write_text(f"{GRPO}policy: {{model: {first}}}\n")
+    stage = "{name: a, recipe: {method: grpo, budget: {episodes: 64}}}"
+    (first / "recipe.yaml").write_text(f"name: x\nstages: [{stage}]\n")
+    found = [str(second), str(first), "builtin:tiny"]
+    assert profiles.lineage(str(second)) == found
+    assert profiles.lineage(str(first / "a")) == [str(first / "a"), "builtin:tiny"]
+    (first / "recipe.yaml").write_text(f"{GRPO}policy: {{model: {second}}}\n")
+    assert profiles.lineage(str(second)) == found[:2]  # a circle ends
 
 
 def test_a_profile_is_found_in_the_run_or_in_its_default_place(recipe, tmp_path):

@@ -61,6 +61,7 @@ class Advice:
     steps: tuple[Item, ...]
     differences: tuple[Difference, ...]
     contradictions: tuple[Contradiction, ...]
+    unused: tuple[str, ...]
 
     def row(self) -> dict[str, Any]:
         """JSON."""
@@ -73,6 +74,7 @@ class Advice:
             "measure_first": list(self.path.first),
             "recipe": self.draft.tree,
             "not_in_recipe": dict(self.draft.missing),
+            "remarks": list(self.draft.remarks),
             "refusals": list(self.refusals),
             "companions": list(self.companions),
             "missing_evidence": [asdict(each) for each in self.missing],
@@ -80,6 +82,7 @@ class Advice:
             "alternatives": [asdict(each) for each in self.alternatives],
             "steps": [asdict(item) for item in self.steps],
             "differences": [asdict(each) for each in self.differences],
+            "not_used": list(self.unused),
             "contradictions": [
                 {
                     "answers": {key: list(values) for key, values in row.answers.items()},
@@ -115,6 +118,7 @@ def advise(answers: Questionnaire, measured: Measured, source: Document) -> Advi
         steps=checklist(facts, path),
         differences=facts.differences,
         contradictions=facts.contradictions,
+        unused=measured.unused,
     )
 
 
@@ -182,7 +186,7 @@ def _missing(path: Path, facts: Facts) -> Iterable[Missing]:
         yield Missing("barrier profile", MEASURE_BARRIER)
     if "dpo" in methods:
         yield Missing("states that the pairs cover", "audit the pairs: source, length, states")
-    if "sft" in methods and facts.playable:
+    if "sft" in methods and not facts.unevaluated:
         yield Missing("closed-loop success after imitation", "hexad evaluate RUN")
 
 

@@ -52,6 +52,12 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         "反馈来源: 结果可以程序化核验",
     ),
     Contradiction(
+        {"feedback.outcome": ("none",), "feedback.verifier": GIVEN},
+        "a verifier is named, and nobody scores an episode",
+        {"feedback.verifier": None},
+        "反馈来源",
+    ),
+    Contradiction(
         {"data.irreversible": (True,), "data.sandbox": (False,), "data.trials": ("cheap",)},
         "a trial that cannot be undone is not cheap",
         {"data.trials": "costly"},
@@ -95,6 +101,12 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         {"feedback.process": ("none",), "credit.reward": ("steps",)},
         "reward falls at steps, and no step is scored",
         {"credit.reward": "end"},
+        "信用分配",
+    ),
+    Contradiction(
+        {"feedback.process": ("none", "learned"), "feedback.process_signal": GIVEN},
+        "a signal is named, and no step is checked",
+        {"feedback.process_signal": None},
         "信用分配",
     ),
     Contradiction(

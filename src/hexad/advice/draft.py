@@ -10,6 +10,7 @@ from typing import Any
 from hexad.advice.facts import Facts
 from hexad.advice.path import Path, Step
 from hexad.advice.questions import Questionnaire
+from hexad.recipe.legal import ESTIMATORS
 from hexad.recipe.load import build
 from hexad.recipe.methods import METHODS
 from hexad.recipe.read import Document, merge
@@ -29,14 +30,22 @@ PRETRAIN = 4
 """Batches on which only the critic learns, as in the recipes of the calculator."""
 CLOCKS = {"token": "token", "span": "span", "turn": "turn", "tool_call": "turn", "episode": "token"}
 """The time step of an estimator with a critic, by what one decision is."""
+JUDGE = "llm_judge"
+"""The verifier where a judge scores and none is named."""
+PLACEHOLDERS = {"url": "http://127.0.0.1:8000/v1", "model": "judge"}
+"""Its options, to be filled in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The recipe as a ``tree`` to be written out; ``missing`` steps are not in it, and why."""
+    """The recipe as a ``tree`` to be written out; ``missing`` steps are not in it, and why.
+
+    ``remarks``: answers that it does not carry, or only with a placeholder, and what to add.
+    """
 
     tree: Tree | None
     missing: Mapping[str, str]
+    remarks: tuple[str, ...] = ()
 
 
 def running() -> tuple[str, ...]:
@@ -51,17 +60,21 @@ def draft(answers: Questionnaire, path: Path, facts: Facts, source: Document) ->
     at the place in ``source``, where ``task`` or ``policy`` of the task file make no recipe.
     """
     stages: list[Tree] = []
+    remarks: list[str] = []
     missing: dict[str, str] = {}
     for step in path.steps:
         if why := _lacks(step, answers):
             missing[step.method] = why
             break
         stages.append(_stage(answers, step, facts, first=not stages))
+        remarks += _left_out(answers, step, facts)
     if not stages:
         return Draft(None, missing)
     tree = {**stages[0], "name": answers.name} if len(stages) == 1 else _staged(answers, stages)
     _validate(tree, source)
-    return Draft(tree, missing)
+    if why := facts.unevaluated:
+        remarks.append(f"no evaluation is in the recipe: {why}")
+    return Draft(tree, missing, tuple(remarks))
 
 
 def _lacks(step: Step, answers: Questionnaire) -> str:
@@ -107,8 +120,8 @@ def _stage(answers: Questionnaire, step: Step, facts: Facts, *, first: bool) -> 
 
 
 def _evaluation(answers: Questionnaire, facts: Facts) -> Tree:
-    """Evaluations play episodes: none where nothing can be undone, and no more tasks than exist."""
-    if not facts.playable:
+    """None where no episode can be played and scored, and no more tasks than exist."""
+    if facts.unevaluated:
         return {"every": None, "final": "none"}
     count = answers.task.selection.count
     return {"tasks": count} if count is not None and count < 200 else {}
@@ -129,6 +142,8 @@ def _reinforcement(answers: Questionnaire, method: str, facts: Facts) -> Tree:
     record = METHODS[method]
     grouped = record.assumptions.min_group_size > 1
     tree: Tree = {"data": _batch(grouped or (method == "areal" and _several(facts)))}
+    if feedback := judged(answers) | _signals(answers, method):
+        tree["feedback"] = feedback
     if record.assumptions.critic:
         clock = CLOCKS[facts["action.unit"]]
         tree["critic"] = {"pretrain": PRETRAIN}
@@ -140,6 +155,60 @@ def _reinforcement(answers: Questionnaire, method: str, facts: Facts) -> Tree:
     if record.values().get("timing.mode") == "asynchronous" and profile and profile.best:
         tree["timing"] = {"max_lag": profile.best.max_lag}
     return tree
+
+
+def judged(answers: Questionnaire) -> Tree:
+    """Who scores: the verifier that is named, a judge to be filled in, or the environment's own."""
+    feedback = answers.feedback
+    if feedback.verifier is None and feedback.outcome == "judge":
+        return {"verifier": JUDGE, "options": dict(PLACEHOLDERS)}
+    tree: Tree = {"verifier": feedback.verifier} if feedback.verifier is not None else {}
+    return tree | ({"options": feedback.options} if feedback.options else {})
+
+
+def _signals(answers: Questionnaire, method: str) -> Tree:
+    """The process signal as a potential, where it is named and the estimator can be paid one."""
+    feedback = answers.feedback
+    named = feedback.process == "checkable" and feedback.process_signal is not None
+    if not named or not _shaped(method):
+        return {}
+    return {"process": {"progress": {"signal": feedback.process_signal, "paid": "potential"}}}
+
+
+def _shaped(method: str) -> bool:
+    """Whether a potential changes what the method credits."""
+    rule = ESTIMATORS[METHODS[method].values()["credit.estimator"]]
+    return "shaping" in (*rule.required, *rule.optional)
+
+
+def _left_out(answers: Questionnaire, step: Step, facts: Facts) -> list[str]:
+    """Answers that the recipe of ``step`` does not carry, and what to add."""
+    if step.kind != "rl":
+        return []
+    method, feedback, found = step.method, answers.feedback, []
+    if judged(answers).get("verifier") == JUDGE and feedback.verifier is None:
+        found.append(
+            f"{method}: feedback.options.url and model are placeholders: give a server that speaks "
+            "OpenAI's chat completions, and a model that is not the one that evaluates "
+            "(docs/verifiers.md), or another verifier"
+        )
+    if feedback.process == "checkable" and not _shaped(method):
+        found.append(
+            f"{method}: feedback.process: checkable is not in the recipe: a potential adds the "
+            f"same to all attempts at a task, and {method} compares whole episodes; a method with "
+            "a critic can be paid one (method: ppo, feedback.process, docs/process-signals.md)"
+        )
+    elif feedback.process == "checkable" and feedback.process_signal is None:
+        found.append(
+            f"{method}: feedback.process: checkable is not in the recipe: no signal is named; add "
+            "feedback.process: {progress: {signal: package.module:object, paid: potential}}, or "
+            "answer feedback.process_signal (docs/process-signals.md)"
+        )
+    unit, critic = facts["action.unit"], METHODS[method].assumptions.critic
+    if unit != "token" and (not critic or unit == "episode"):
+        why = "one token is its step" if critic else "it has no critic to whose clock it would be"
+        found.append(f"{method}: action.unit: {unit} changes nothing here: {why}")
+    return found
 
 
 def _several(facts: Facts) -> bool:

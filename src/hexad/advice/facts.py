@@ -65,6 +65,24 @@ class Facts:
         """Whether the agent may act in the environment at all, be it for an evaluation."""
         return not self["data.irreversible"] or bool(self["data.sandbox"])
 
+    @property
+    def unevaluated(self) -> str:
+        """Why no evaluation can be run, and what would help; empty where one can."""
+        if not self.playable:
+            return "actions cannot be undone: build a sandbox with hard gates"
+        if self["data.collection"] == "fixed":
+            return "the policy may sample no episode (data.collection: fixed): let it play a few"
+        if self["feedback.outcome"] == "none":
+            return "nobody scores an episode (feedback.outcome: none): have some judged"
+        return ""
+
+    @property
+    def ungated(self) -> str:
+        """Why no evaluation can say whether the next stage may begin; empty where one can."""
+        other = self["feedback.goal"] == "subjective" and self["feedback.outcome"] == "exact"
+        text = "an exact check does not measure a subjective goal: have some episodes judged"
+        return self.unevaluated or (text if other else "")
+
 
 def gather(answers: Questionnaire, measured: Measured) -> Facts:
     """Measured beats stated, and of two answers that contradict each other the cautious one."""

@@ -135,3 +135,5 @@ class Measured:
     faulted: Number | None = None
     profile: BarrierProfile | None = None
     qualified: tuple[Qualified, ...] = ()
+    unused: tuple[str, ...] = ()
+    """What was there and is not of this task, policy or verifier: where, and why."""

@@ -45,10 +45,10 @@ def compose(facts: Facts, runs: Collection[str]) -> Path:
         first = [each.until for each in obstacles]
     else:
         steps, later, first = [*offline, *online], [], []
-    if not facts.playable and len(steps) > 1:
+    if len(steps) > 1 and (why := facts.ungated):
         # Without an evaluation in between nobody knows whether a stage may follow.
         later, steps = [*steps[1:], *later], steps[:1]
-        first.append("build a sandbox with hard gates: without it no stage can be evaluated")
+        first.append(f"{steps[0].method} has to be evaluated: {why}")
     refused = () if possible else tuple(each for each in obstacles if not each.until)
     return Path(tuple(steps), tuple(later), tuple(first), refused)
 

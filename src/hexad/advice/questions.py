@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,14 @@ class FeedbackAnswers(Axis):
     """Who scores a finished episode: nobody, a learned judge, an exact check of the end state?"""
     process: Literal["none", "learned", "checkable"] = "none"
     """Are steps scored: no, by a learned model, or by a check that the outcome does not enter?"""
+    verifier: str | None = None
+    """Name of the verifier or judge that trains, as in a recipe; ``null`` takes the environment's
+    own, or an ``llm_judge`` where a judge scores."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What ``verifier`` is made with, as in a recipe."""
+    process_signal: str | None = None
+    """Where steps are checkable: ``remaining_operations`` (calculators) or
+    ``package.module:object``, as in ``feedback.process`` of a recipe."""
     agreement: Agreement | None = None
     """The verifier against an independent judgement; ``null`` where nobody has looked."""
     demonstrations_from: str = "expert"

@@ -58,6 +58,7 @@ def recipe_text(advice: Advice) -> str:
     for step in advice.path.steps:
         lines += [f"{step.method}: {reason}" for reason in step.reasons[:2]]
     lines += [f"not in this recipe: {reason}" for reason in advice.draft.missing.values()]
+    lines += [f"mind: {remark}" for remark in advice.draft.remarks]
     lines += [
         f"later: {step.method}, after: {'; '.join(advice.path.first)}" for step in advice.path.later
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hexad.advice.measured import Measured
 from hexad.advice.questions import Questionnaire
 from hexad.advice.read import answers, recipe_text, require, write, yaml_text
 from hexad.cli import advise_evidence as evidence
+from hexad.cli import advise_fit as fit
 from hexad.cli.advise_view import view
 from hexad.cli.ask import ask
 from hexad.cli.report import Interrupted
@@ -41,10 +42,7 @@ class Order:
 def command(order: Order, console: Console) -> dict[str, Any]:
     """Print the advice and return it as JSON. Raises ``UserError``."""
     given, source = answers(order.task) if order.task else _asked(console)
-    measured = _measured(order)
-    advice = advise(given, measured, source)
-    if measured.profile is None and (found := _own_profile(advice)) is not None:
-        advice = advise(given, evidence.join(measured, evidence.of_check(found)), source)
+    advice = _informed(order, given, source)
     if order.out is not None:
         write(advice, order.out)
     console.print(view(advice))
@@ -78,10 +76,28 @@ def _terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _measured(order: Order) -> Measured:
-    run = evidence.of_run(order.run) if order.run is not None else None
-    check = evidence.of_check(order.check) if order.check is not None else None
-    return evidence.join(run, check)
+def _informed(order: Order, given: Questionnaire, source: Document) -> Advice:
+    """Advice with all evidence: the run, then the profile that is given, or was found.
+
+    A profile that nobody named and that is no evidence here is left out, and the advice says so.
+    """
+    run = Measured()
+    if order.run is not None:
+        run = evidence.of_run(order.run, fit.subject(given, source))
+    advice = advise(given, run, source)
+    path = order.check or _own_profile(advice)
+    if path is None:
+        return advice
+    # A stage that imitates or compares makes of this policy the one that samples.
+    trained = any(step.kind != "rl" for step in advice.path.steps)
+    try:
+        check = evidence.of_check(path, fit.subject(given, source, trained=trained))
+    except UserError as error:
+        if order.check is not None:
+            raise
+        unused = (*run.unused, f"{error.where}: {error.what}")
+        return advise(given, replace(run, unused=unused), source)
+    return advise(given, evidence.join(run, check), source)
 
 
 def _own_profile(advice: Advice) -> Path | None:

@@ -9,27 +9,33 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from hexad.advice.agreement import judge
 from hexad.advice.measured import BarrierProfile, Groups, Lag, Measured, Number, Qualified
 from hexad.advice.questions import Agreement
+from hexad.cli import advise_fit as fit
+from hexad.cli.advise_fit import Subject
 from hexad.contract.faults import UserError
-from hexad.evidence import journal, metrics
+from hexad.evidence import audit, journal, metrics, profiles
 from hexad.evidence.folder import Part, parts
 
 WINDOW = 10
 """Newest batches of a run that are looked at."""
 
 
-def of_run(run_dir: Path) -> Measured:
-    """The newest batches of the run's last stage that samples.
+def of_run(run_dir: Path, of: Subject) -> Measured:
+    """The newest batches of the run's last stage that samples, and the audit of that stage.
 
     Counts are differences of the cumulative ledger; what was not measured is ``None``. Raises
-    ``UserError`` for a folder that is no run, and for one that has sampled nothing.
+    ``UserError`` for a folder that is no run, for one that has sampled nothing, and for a run of
+    another task.
     """
     online = [p for p in parts(run_dir) if p.recipe.data.regime == "online" and p.metrics]
     if not online:
         fix = "give a run that has sampled episodes, or leave --run out"
         raise UserError("this run has sampled no batch", where=str(run_dir), fix=fix)
     part = online[-1]
+    fit.require_task(part.recipe, of, str(part.folder))
+    qualified, unused = _audited(part, of)
     rows = journal.rows(part.folder / journal.LEDGER)
     before = rows[-WINDOW - 1] if len(rows) > WINDOW else {}
     source = f"{part.folder}, last {min(WINDOW, len(rows))} batches"
@@ -38,7 +44,31 @@ def of_run(run_dir: Path) -> Measured:
         explained_variance=_median(part, "critic/explained_variance", source),
         success=_success(part, source),
         faulted=_faulted(rows[-1], before, source) if rows else None,
+        qualified=qualified,
+        unused=unused,
     )
+
+
+def _audited(part: Part, of: Subject) -> tuple[tuple[Qualified, ...], tuple[str, ...]]:
+    """What `hexad audit` found of the run's verifier: a high training reward is its yes.
+
+    An audit of another verifier confirms nothing of this one. Where the answers name none they may
+    mean the run's: then one that failed counts against it.
+    """
+    row = audit.read(part.folder)
+    if row is None or not sum(row["cells"].values()):
+        return (), ()
+    paid, missed, unpaid, refused = (row["cells"][name] for name in audit.CELLS)
+    counts = Agreement(
+        right=paid + unpaid, right_accepted=paid, wrong=missed + refused, wrong_accepted=missed
+    )
+    name = part.recipe.feedback.verifier or profiles.OWN
+    source = f"{part.folder / audit.FILE} of {name}, reward at least {row['high']:g}"
+    if not fit.same_verifier(part.recipe, of) and (of.named or judge(counts).state != "failed"):
+        mine = of.recipe.feedback.verifier or profiles.OWN
+        why = f"this task is judged by {mine}; name the verifier in feedback.verifier"
+        return (), (f"{source}: {why}",)
+    return (Qualified(counts, source),), ()
 
 
 def _groups(part: Part, now: Mapping[str, Any], before: Mapping[str, Any], source: str) -> Any:
@@ -76,10 +106,14 @@ def _median(part: Part, key: str, source: str) -> Number | None:
     return Number(median(values), source) if values else None
 
 
-def of_check(path: Path) -> Measured:
-    """The profile that ``hexad check`` wrote to ``path``. Raises ``UserError`` for another file."""
+def of_check(path: Path, of: Subject) -> Measured:
+    """The profile that ``hexad check`` wrote to ``path``.
+
+    Raises ``UserError`` for another file, and for a profile of another task, policy or verifier.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        fit.require_profile(document, of, str(path))
         return _profile(document, str(path))
     except OSError as error:
         fix = "run `hexad check RECIPE`: it says where it wrote its profile"
@@ -135,5 +169,9 @@ def join(run: Measured | None, check: Measured | None) -> Measured:
     """Both together; of a run the groups are newer than those of the profile."""
     if run is None or check is None:
         return run or check or Measured()
-    groups = run.groups or check.groups
-    return replace(run, profile=check.profile, qualified=check.qualified, groups=groups)
+    return replace(
+        run,
+        profile=check.profile,
+        groups=run.groups or check.groups,
+        qualified=(*run.qualified, *check.qualified),
+    )

@@ -16,6 +16,7 @@ def view(advice: Advice) -> Group:
     found: list[RenderableType] = [*_disagreements(advice), *_start(advice)]
     shapes = [f"{shape.task}: {shape.design}" for shape in advice.shapes]
     found += _list("Shapes of the task", shapes)
+    found += _list("The recipe does not carry", advice.draft.remarks)
     found += _list("Must come with it", advice.companions)
     found += _list("Not measured yet", [f"{m.what}: {m.how}" for m in advice.missing])
     return Group(*found, _triggers(advice), _alternatives(advice), _steps(advice))
@@ -36,6 +37,8 @@ def _disagreements(advice: Advice) -> Iterable[RenderableType]:
             f"({each.source})",
             style="yellow",
         )
+    for text in advice.unused:
+        yield Text(f"Not used: {text}", style="yellow")
 
 
 def _start(advice: Advice) -> Iterable[RenderableType]:

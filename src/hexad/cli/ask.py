@@ -35,6 +35,8 @@ def _answer(name: str, field: FieldInfo) -> Any:
         )
     if field.annotation is bool:
         return typer.confirm(question, default=bool(field.default))
+    if get_origin(field.annotation) is dict:
+        return None
     if name == "agreement":
         return _agreement()
     text = typer.prompt(question, default=field.default or "")

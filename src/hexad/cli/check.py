@@ -59,7 +59,11 @@ def check(order: Order, console: Console) -> dict[str, Any]:
         )
     with console.status("playing and training two small batches"):
         measured = measure(recipe)
-    document: dict[str, Any] = {"recipe": recipe.name, "key": profiles.key(recipe)}
+    document: dict[str, Any] = {
+        "recipe": recipe.name,
+        "key": profiles.key(recipe),
+        "of": profiles.subject(recipe),
+    }
     for section in SECTIONS:
         with console.status(section.name):
             document[section.name] = section.document(measured, order)

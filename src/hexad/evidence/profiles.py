@@ -12,6 +12,7 @@ from hexad.contract.durable import disk_errors, write_whole
 from hexad.contract.faults import UserError
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import tree
+from hexad.recipe.load import load
 
 FOLDER = Path("runs") / "checks"
 """Of profiles that were not given a folder of their own."""
@@ -19,10 +20,52 @@ FILE = "check.json"
 """Name of a profile in a folder of its own."""
 
 
+OWN = "the environment's own"
+"""A verifier that the recipe does not name."""
+SAME_TASK = ("environment", "options")
+"""Keys of ``task`` in which evidence of one task agrees."""
+SAME_SECONDS = (*SAME_TASK, "limits", "latency")
+"""The same of evidence about what episodes take."""
+
+
 def key(recipe: Recipe) -> str:
-    """What a profile depends on: task, policy and data. Timing and update may change."""
+    """What a profile depends on: task, policy, data and a named verifier.
+
+    Timing and update may change.
+    """
     axes = tree(recipe)
-    return digest([axes["task"], axes["policy"], axes["data"]])[:16]
+    # A recipe that names no verifier keeps the key that it had before verifiers counted.
+    named = {name: axes["feedback"][name] for name in ("verifier", "options")}
+    judged = [named] if any(named.values()) else []
+    return digest([axes["task"], axes["policy"], axes["data"], *judged])[:16]
+
+
+def subject(recipe: Recipe) -> dict[str, Any]:
+    """What a profile is of, written into it for whoever would take it for evidence."""
+    axes = tree(recipe)
+    return {
+        "task": axes["task"],
+        "policy": axes["policy"],
+        "lineage": lineage(recipe.policy.model),
+        "verifier": recipe.feedback.verifier or OWN,
+    }
+
+
+def lineage(model: str) -> list[str]:
+    """``model``, and where it is a run or a stage of one, what that began with, and so on."""
+    found = [model]
+    while (before := _began_with(Path(found[-1]))) is not None and before not in found:
+        found.append(before)
+    return found
+
+
+def _began_with(folder: Path) -> str | None:
+    path = next((p for f in (folder, folder.parent) if (p := f / "recipe.yaml").is_file()), None)
+    if path is None:
+        return None
+    recipe = load(path)
+    first = recipe if isinstance(recipe, Recipe) else recipe.stages[0].recipe
+    return first.policy.model
 
 
 def place(recipe: Recipe, folder: Path | None) -> Path:

@@ -13,10 +13,14 @@ NAME = "verifiers.json"
 
 
 def row(feedback: Feedback) -> dict[str, Any]:
-    """Digest, mapping and card (``None`` where the verifier has none), as JSON."""
+    """Digest, mapping and card (``None`` where the verifier has none), as JSON.
+
+    ``verifier`` is the digest of the verifier alone, ``digest`` that of all that makes the reward.
+    """
     card = feedback.card
     return {
         "digest": feedback.digest,
+        "verifier": feedback.verifier.digest,
         "mapping": feedback.mapping.version,
         "timeout": feedback.timeout,
         "card": None if card is None else card.row(),
