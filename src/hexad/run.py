@@ -44,8 +44,9 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import write
 from hexad.recipe.methods import method
 from hexad.recipe.staged import PREVIOUS, Gate, Staged
-from hexad.rollout.build import Lineage, independent, judges, policy_of, world_of
+from hexad.rollout.build import Lineage, family_of, independent, judges, policy_of, world_of
 from hexad.rollout.dialogues import Chats
+from hexad.rollout.guarded import require_safe
 from hexad.rollout.world import World
 from hexad.schedule.asynchronous import AsynchronousSource, Supply
 from hexad.schedule.backend import Backend
@@ -134,6 +135,7 @@ def evaluate(
     with ExitStack() as held:
         held.callback(lambda: asyncio.run(engine.close()))
         world = world_of(recipe, policy, engine, lambda version: lineage, held)
+        require_safe(recipe, world.family)
         world = independent(world, recipe, held)
         if (found.path / FOLDER).is_dir():
             if attempts != 1:
@@ -256,6 +258,9 @@ def _train_one(recipe: Recipe, folder: Path, order: Order, gate: Gate | None = N
     """Run one recipe, past its gate if it has one, and return the reason why it ended."""
     begun = order.resume and (folder / "checkpoints").is_dir()
     asked = order.interrupted
+    if gate is not None:
+        with ExitStack() as held:
+            require_safe(recipe, family_of(recipe, held))  # the gate plays when all is trained
     if recipe.feedback.qualify is not None:
         with ExitStack() as held:
             made = judges(recipe, held)

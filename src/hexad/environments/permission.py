@@ -15,15 +15,19 @@ from hexad.contract.messages import AssistantTurn, Message, Role, ToolCall
 from hexad.contract.refusal import Refusal, RefusalReason
 from hexad.contract.task import Task
 from hexad.environments.off_loop import off_loop
+from hexad.environments.resolve import Resolve, as_said
 from hexad.environments.schema import quote
 
 Rule = Callable[[Task, ToolCall], str | None]
-"""``rule(task, call)``: why the call is forbidden, or ``None``."""
+"""``rule(task, call)``: why the call is forbidden, or ``None``. It is shown the resolved call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What somebody is asked to approve: ``call``, number ``number`` of turn ``turn``, from 0."""
+    """What somebody is asked to approve: ``call``, number ``number`` of turn ``turn``, from 0.
+
+    The call is as the tool would get it, defaults included.
+    """
 
     task: Task
     turn: int
@@ -43,7 +47,8 @@ Approver = Callable[[Application], bool]
 class Forbidden:
     """Calls of ``tool`` whose ``arguments`` have these values; all its calls where there is none.
 
-    Values are compared as they are and as text, so ``"*"`` and ``" * "`` are one.
+    Values are compared as they are and as text, so ``"*"`` and ``" * "`` are one; of an object only
+    the keys that are named here.
     """
 
     tool: str
@@ -83,12 +88,14 @@ class Review:
 @dataclass(frozen=True, slots=True)
 class Guard:
     """Reviews every turn before the environment sees it. A call that cannot be read is let through:
-    the environment executes no such call.
+    the environment executes no such call. The others are judged as ``resolve`` says that the tool
+    would get them, so that what a call leaves out is what its default makes it.
     """
 
     forbidden: tuple[Forbidden, ...] = ()
     rule: Rule | None = None
     approval: Approval | None = None
+    resolve: Resolve = as_said
 
     @property
     def digest(self) -> str:
@@ -107,11 +114,7 @@ class Guard:
         Nobody is asked to approve a turn that holds a forbidden call. Raises ``EnvironmentFault``
         for a rule or an approver that raises.
         """
-        asked = [
-            Application(task, turn, number, call)
-            for number, call in enumerate(said.tool_calls)
-            if said.complete and call.error is None
-        ]
+        asked = self._asked(task, turn, said)
         refusals = [refusal for each in asked if (refusal := self._forbidden(each)) is not None]
         waited = 0.0
         if refusals or self.approval is None:
@@ -123,6 +126,17 @@ class Guard:
                 waited += time.monotonic() - started
                 refusals += [refusal] if refusal is not None else []
         return Review(tuple(refusals), waited)
+
+    def forbids(self, task: Task, said: AssistantTurn) -> bool:
+        """Whether ``said`` holds a call that is never executed. Raises as :meth:`review` does."""
+        return any(self._forbidden(each) is not None for each in self._asked(task, 0, said))
+
+    def _asked(self, task: Task, turn: int, said: AssistantTurn) -> list[Application]:
+        return [
+            Application(task, turn, number, self.resolve(call))
+            for number, call in enumerate(said.tool_calls)
+            if said.complete and call.error is None
+        ]
 
     def _forbidden(self, asked: Application) -> Refusal | None:
         for each in self.forbidden:
@@ -177,4 +191,6 @@ def _code(function: Callable[..., Any]) -> object:
 
 
 def _alike(said: Any, meant: Any) -> bool:
+    if isinstance(said, Mapping) and isinstance(meant, Mapping):
+        return all(name in said and _alike(said[name], each) for name, each in meant.items())
     return bool(said == meant) or str(said).strip() == str(meant).strip()

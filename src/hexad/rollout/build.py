@@ -25,7 +25,7 @@ from hexad.policy.policy import Policy
 from hexad.recipe.axes import Recipe
 from hexad.rollout.charged import prices_of, terms_of
 from hexad.rollout.disturb import disturbed, flaky
-from hexad.rollout.guarded import guard_of, require_safe
+from hexad.rollout.guarded import acts, guard_of, require_safe
 from hexad.rollout.world import Patience, PolicyIdentity, World
 
 
@@ -75,9 +75,12 @@ def world_of(
     lineage: Callable[[int], str],
     held: ExitStack,
 ) -> World:
-    """The world of training episodes; ``held`` gets what must be released."""
+    """The world of training episodes; ``held`` gets what must be released.
+
+    Raises ``UserError`` where a run of ``recipe`` may not play what its family offers.
+    """
     tasks = held.enter_context(opened(_origin(recipe).make()))
-    if recipe.data.regime != "fixed":
+    if acts(recipe):
         require_safe(recipe, tasks)
     if recipe.task.limits.context_tokens > policy.max_context:
         raise UserError(
@@ -109,7 +112,10 @@ def world_of(
 
 
 def independent(world: World, recipe: Recipe, held: ExitStack) -> World:
-    """The world of an evaluation: a verifier object that training never sees."""
+    """The world of an evaluation: a verifier object that training never sees.
+
+    Whoever evaluates first asks :func:`hexad.rollout.guarded.require_safe`.
+    """
     return replace(world, feedback=_evaluation(recipe, world.family, held))
 
 

@@ -24,8 +24,8 @@ def record(plans: Sequence[EpisodePlan], world: World) -> list[Episode]:
     """The expert's episodes of ``plans``, in order; observations come from the real environment.
 
     Every token of an expert's turn is an action without log-prob and version, of weight 1 or what
-    the demonstration says. Raises ``UserError`` where there is no expert, or where its turns do not
-    fit the limits or do not end the episode.
+    the demonstration says; a turn that the world's guard refused has weight 0. Raises ``UserError``
+    where there is no expert, or where its turns do not fit the limits or do not end the episode.
     """
     episodes: list[Episode] = []
     run_async(_record(plans, world, episodes))
@@ -59,8 +59,11 @@ async def _one(index: int, plan: EpisodePlan, world: World, hosts: Hosts) -> Epi
             where="task.limits",
             fix="raise the limit",
         )
-    if shown.weights:
-        segments = tuple(weighed(segment, shown.weights) for segment in episode.segments)
+    refused = {refusal.turn for refusal in episode.refusals if refusal.violation}
+    if shown.weights or refused:
+        shares = shown.weights or (1.0,) * len(shown.turns)
+        weights = [0.0 if turn in refused else share for turn, share in enumerate(shares)]
+        segments = tuple(weighed(segment, weights) for segment in episode.segments)
         episode = replace(episode, segments=segments)
     return await assess(plan, world, episode)
 

@@ -9,15 +9,17 @@ from hexad.contract.lookup import load_object, nearest
 from hexad.environments.guard import irreversible
 from hexad.environments.permission import Approval, Forbidden, Guard
 from hexad.environments.protocol import TaskFamily
+from hexad.environments.resolve import resolver, settled
 from hexad.environments.task_card import card_of
 from hexad.recipe.axes import Recipe
-from hexad.recipe.task_axis import GuardSpec
+from hexad.recipe.task_axis import ForbiddenSpec, GuardSpec
 
 
 def guard_of(recipe: Recipe, family: TaskFamily) -> Guard | None:
     """The recipe's guard, which also holds what the family's card forbids; ``None`` for nothing.
 
-    Raises ``UserError`` for a tool that ``family`` does not offer.
+    Raises ``UserError`` for a tool that ``family`` does not offer, for an argument that the tool
+    does not have, and for one whose value nobody knows where a call leaves it out.
     """
     card = card_of(family)
     never = card.forbidden if card is not None else ()
@@ -31,6 +33,8 @@ def guard_of(recipe: Recipe, family: TaskFamily) -> Guard | None:
         if name not in known:
             where = "task.guard"
             raise UserError(f"there is no tool {name!r}", where=where, fix=nearest(name, known))
+    for each in spec.forbidden:
+        _require_known(each, family)
     return Guard(
         (
             *(Forbidden(name) for name in never),
@@ -44,15 +48,41 @@ def guard_of(recipe: Recipe, family: TaskFamily) -> Guard | None:
             _called(asked.approver, "task.guard.approval.approver"),
             asked.seconds,
         ),
+        resolver(family),
     )
 
 
+def _require_known(forbidden: ForbiddenSpec, family: TaskFamily) -> None:
+    """Raise ``UserError`` where a call could be what is ``forbidden`` and not look like it."""
+    (schema,) = (each.parameters for each in family.tools if each.name == forbidden.tool)
+    known, where = list(schema.get("properties", {})), "task.guard.forbidden"
+    for name in forbidden.arguments:
+        if known and name not in known:
+            what = f"{forbidden.tool} has no argument {name!r}"
+            raise UserError(what, where=where, fix=nearest(name, known))
+        if not settled(family, forbidden.tool, name):
+            raise UserError(
+                f"a call of {forbidden.tool} may leave out {name}, and nothing says its value then",
+                where=where,
+                fix="state its default in the tool's schema, give the family `functions` "
+                "(hexad.environments.resolve.Typed), or forbid the whole tool",
+            )
+
+
+def acts(recipe: Recipe) -> bool:
+    """Whether a training run plays episodes: to learn, for an expert, or to evaluate itself."""
+    data, evaluation = recipe.data, recipe.run.evaluation
+    sampled = data.regime != "fixed" or data.origin == "expert"
+    measured = evaluation.every is not None or evaluation.points is not None
+    return sampled or measured or evaluation.final != "none"
+
+
 def require_safe(recipe: Recipe, family: TaskFamily) -> None:
-    """Raise ``UserError`` if a policy in training could do what cannot be undone.
+    """Raise ``UserError`` if whoever plays an episode could do what cannot be undone.
 
     A tool that is declared irreversible takes all of: a sandbox that the family's card names, a
-    guard that forbids it or has somebody approve each call, and a hard gate on violations. A family
-    that declares nothing passes.
+    guard that forbids it or has somebody approve each call, and, where the policy's episodes are
+    credited or chosen from, a hard gate on violations. A family that declares nothing passes.
     """
     found = irreversible(family)
     if not found:
@@ -67,16 +97,17 @@ def require_safe(recipe: Recipe, family: TaskFamily) -> None:
     if open_ := [name for name in found if name not in held]:
         listed = ", ".join(repr(name) for name in open_)
         lacks.append(f"a task.guard that forbids {listed} or has it approved")
-    if recipe.feedback.gate is None:
+    if recipe.feedback.gate is None and recipe.data.regime != "fixed":
         lacks.append("a hard gate (feedback.gate)")
     if lacks:
         tools = ", ".join(repr(name) for name in found)
         raise UserError(
-            f"{family.name} declares {tools} irreversible, and a policy in training calls whatever "
-            f"it is offered. This recipe lacks {'; '.join(lacks)}",
+            f"{family.name} declares {tools} irreversible, and a policy calls whatever it is "
+            f"offered, in training and in an evaluation. This recipe lacks {'; '.join(lacks)}",
             where="task.environment",
-            fix="replace the tool by a simulated one whose effect a reset undoes, or train on "
-            "stored episodes (data.regime: fixed)",
+            fix="replace the tool by a simulated one whose effect a reset undoes, or train without "
+            "playing: a data set or stored episodes (data.regime: fixed) and "
+            "run.evaluation: {every: null, final: none}",
         )
 
 

@@ -28,7 +28,8 @@ class Labels:
     """``episode`` holds the expert's turns, or is ``None`` where there is none.
 
     Of ``states`` visited ones the expert's turn was taken in ``agreed``, and ``unlabelled`` have no
-    label: nothing is right there any more, or the expert's turn does not fit the limits.
+    label: nothing is right there any more, or the expert's turn is forbidden or does not fit the
+    limits.
     """
 
     episode: Episode | None
@@ -88,13 +89,15 @@ def _turns(segment: Segment) -> list[_Turn]:
 def _labels(
     segment: Segment, turns: list[_Turn], task: Task, family: Advising, world: World
 ) -> list[Completion | None]:
-    """The expert's turn in the state before each turn."""
+    """The expert's turn in the state before each turn; none that the world's guard forbids."""
     transcript = world.chat.decode([segment])
     places = [place for place, each in enumerate(transcript) if each.role is Role.ASSISTANT]
     limits = world.limits
     found: list[Completion | None] = []
     for turn, place in zip(turns, places, strict=True):
         advised = family.advice(task, transcript[:place])
+        if world.guard is not None:
+            advised = tuple(said for said in advised if not world.guard.forbids(task, said))
         label = spoken(world.chat, advised[0]) if advised else None
         room = min(limits.turn_tokens, limits.context_tokens - turn.start)
         found.append(label if label is not None and len(label.ids) <= room else None)
