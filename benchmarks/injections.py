@@ -64,7 +64,7 @@ class Lenient:
 class PaidByToken:
     """Beside the outcome every sampled token pays ``price``: a reward that follows length."""
 
-    price = 0.003
+    price = 0.01
 
     @property
     def version(self) -> str:
@@ -82,13 +82,13 @@ class PaidByToken:
 class PaidMore(PaidByToken):
     """Three times that."""
 
-    price = 0.01
+    price = 0.03
 
 
 class PaidMost(PaidByToken):
     """Ten times that."""
 
-    price = 0.03
+    price = 0.1
 
 
 def _sharpened(weight: float) -> Surrogate:
@@ -221,10 +221,10 @@ def _wrong_sign(surrogate: str) -> tuple[str, ...]:
 
 
 def _rambling(temperature: float) -> tuple[str, ...]:
-    """No limit stops an answer that has lost its way, and a token is worth a token."""
+    """No limit stops an answer that lost its way, tokens weigh alike, and little is learned."""
     sampling = f"policy.sampling.temperature={temperature}"
     limits = "task.limits={turns: 6, turn_tokens: 300, context_tokens: 1500}"
-    return ("action.denominator=token", sampling, limits)
+    return ("action.denominator=token", "update.optimizer.lr=1e-4", sampling, limits)
 
 
 def _hole(modulus: int) -> tuple[str, ...]:
@@ -250,9 +250,9 @@ INJECTIONS: tuple[Case, ...] = (
     Case("stale", "tail .1", (*_LATE, _SLOW.format(0.1))),
     Case("stale", "tail .3", (*_LATE, _SLOW.format(0.3))),
     Case("stale", "tail 1", (*_LATE, _SLOW.format(1.0))),
-    Case("length-weight", "temperature 1", _rambling(1.0)),
     Case("length-weight", "temperature 1.2", _rambling(1.2)),
     Case("length-weight", "temperature 1.4", _rambling(1.4)),
+    Case("length-weight", "temperature 1.6", _rambling(1.6)),
     Case("observations-count", "discount of .998 a place", _placed("BY_PLACE")),
     Case("observations-count", "discount of .98 a place", _placed("BY_PLACE_MORE")),
     Case("observations-count", "potential", (*_PPO, "credit.shaping=injections:context_price")),
@@ -270,9 +270,9 @@ INJECTIONS: tuple[Case, ...] = (
     Case("entropy-collapse", "bonus of -2", _wrong_sign("SHARP")),
     Case("entropy-collapse", "bonus of -5", _wrong_sign("SHARPER")),
     Case("entropy-collapse", "bonus of -20", _wrong_sign("SHARPEST")),
-    Case("length-drift", ".003 a token", (*_WIDE, "feedback.mapping=injections:PaidByToken")),
-    Case("length-drift", ".01 a token", (*_WIDE, "feedback.mapping=injections:PaidMore")),
-    Case("length-drift", ".03 a token", (*_WIDE, "feedback.mapping=injections:PaidMost")),
+    Case("length-drift", ".01 a token", (*_WIDE, "feedback.mapping=injections:PaidByToken")),
+    Case("length-drift", ".03 a token", (*_WIDE, "feedback.mapping=injections:PaidMore")),
+    Case("length-drift", ".1 a token", (*_WIDE, "feedback.mapping=injections:PaidMost")),
     Case("engine-mismatch", "3e-4 nats", (), noisy_engine(3e-4)),
     Case("engine-mismatch", "3e-3 nats", (), noisy_engine(3e-3)),
     Case("engine-mismatch", "3e-2 nats", (), noisy_engine(3e-2)),
@@ -291,13 +291,12 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "ppo": _PPO,
     "areal": _FRESH,
 }
-_RATES = {
-    "lr 4e-4": ("update.optimizer.lr=4e-4",),
-    "lr 8e-4": (),
-}
+_RATES = ("4e-4", "8e-4")
+_OLD_RATES = {"areal": ("2e-4", "4e-4")}
+"""A method that trains on older experience bears half of what the others do."""
 HEALTHY: tuple[Case, ...] = tuple(
-    Case(None, f"{method} {rate}", (*overrides, *more))
+    Case(None, f"{method} lr {rate}", (*overrides, f"update.optimizer.lr={rate}"))
     for method, overrides in _METHODS.items()
-    for rate, more in _RATES.items()
+    for rate in _OLD_RATES.get(method, _RATES)
 )
 """Recipes as a user should write them."""

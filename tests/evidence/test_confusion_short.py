@@ -1,6 +1,7 @@
 """The confusion benchmark in short form: real runs of an untrained policy, a few of its cases."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import confusion
@@ -13,6 +14,8 @@ from hexad.contract.faults import ContractViolation
 from hexad.contract.reward import Reward
 from hexad.contract.segment import SpanKind
 from hexad.evidence.diagnosis import stored
+from hexad.evidence.diagnosis.diagnose import diagnose
+from hexad.evidence.folder import parts
 from hexad.rollout.recorder import Recorder
 
 BED = confusion.Bed(
@@ -86,6 +89,20 @@ def test_the_books_refuse_what_a_broken_recorder_calls_actions(tmp_path, monkeyp
     job = confusion.Job(case(None, "grpo lr 8e-4"), 1)
     with pytest.raises(ContractViolation, match="the books hold"):
         confusion.run(job, BED, tmp_path / "run", DENSE)
+
+
+def test_a_lack_of_contrast_is_tried_again_hotter_and_needs_no_checkpoint_to_be_seen(tmp_path):
+    job, folder = confusion.Job(case("no-contrast", "three digits"), 1), tmp_path / "run"
+    confusion.run(job, BED, folder)
+    (part,) = parts(folder)
+    cold, hot = diagnose(part, sample=True)["facts"]["temperatures"]
+    assert (cold["temperature"], hot["temperature"]) == (1.0, 1.5)
+    assert cold["groups"] == hot["groups"] == 8 and cold["contrast"] == hot["contrast"] == 0
+    assert "temperatures" not in diagnose(part)["facts"]
+    shutil.rmtree(folder / "checkpoints")
+    blind = diagnose(part, sample=True)
+    assert [f["key"] for f in blind["findings"]] == ["no-contrast"]
+    assert "quadrants: this run has no whole checkpoint" in blind["not_checked"]
 
 
 def test_patches_leave_nothing_behind():

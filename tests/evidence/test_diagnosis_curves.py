@@ -76,6 +76,7 @@ FLAT = {
     "group/signal": lambda b: 0.5,
     "policy/entropy/mean": lambda b: 0.35,
 }
+RISES = {"reward/success": level}
 LATE = 60
 CASES = {
     "no-contrast": {"reward/success": lambda b: 0.05, "group/signal": lambda b: 0.04},
@@ -147,14 +148,25 @@ def test_a_contrast_that_was_lost_is_a_consequence(recipe):
 def test_attempts_that_give_up_at_once_have_no_contrast_in_consequence(recipe):
     """Both are seen, and the one that explains the other is named first."""
     columns = {
-        "reward/success": lambda b: 0.3 * math.exp(-b / 10),
-        "group/signal": lambda b: 0.02,
+        "reward/success": lambda b: 0.03,
+        "group/signal": lambda b: 0.02 + 0.7 * math.exp(-b / 10),
         "episode/turns": lambda b: 1.0 + 2.0 * math.exp(-b / 10),
+        "policy/entropy/mean": lambda b: 0.35,
     }
     keys, found = named(Curves(recipe(), run(**columns), []))
     assert keys[0] == "early-end" and "no-contrast" in keys
     (contrast,) = (f for f in found if f.symptom.key == "no-contrast")
     assert "give up at once" in contrast.evidence[-1]
+
+
+def test_a_fall_on_selection_begins_behind_its_own_peak(recipe):
+    """Training stood below that peak all the time."""
+    held = [
+        {"step": step, "success": correct / 200, "correct": correct, "scored": 200}
+        for step, correct in ((0, 100), (30, 180), (60, 120), (90, 118))
+    ]
+    flat = run(**(FLAT | {"reward/success": lambda b: 0.6}))
+    assert rules.drift(Curves(recipe(), flat, held)).since == 60
 
 
 def test_rounds_of_preferences_have_no_contrast_to_lose_but_success(recipe):
@@ -203,14 +215,21 @@ def test_staleness_needs_an_asynchronous_run_and_a_sign(recipe):
         "bucket/lag_0/outside": lambda b: 0.01,
         "bucket/lag_2/outside": lambda b: 0.5,
     }
-    books = {"books": {"generated": 1000, "dropped": {"stale_version": 300}}}
+    old = {"accepted": {"lost": {"stale_version": 30}}}
+    books = {"books": {"generated": 1000, "dropped": {"stale_version": 300}}, "funnel": old}
     rows = run(**columns)
     keys, found = named(Curves(recipe(*ASYNC), rows, books=books))
     assert keys[0] == "stale" and len(found[0].evidence) == 4
+    assert found[0].confidence == pytest.approx(0.95)
     assert rules.stale(Curves(recipe(), rows, books=books)) is None
     assert rules.stale(Curves(recipe(*ASYNC), run(**FLAT))) is None
     young = columns | {"bucket/lag_2/outside": lambda b: 0.0, "episode/refused": lambda b: 0.0}
     assert rules.stale(Curves(recipe(*ASYNC), run(**young))) is None
+    faults = {"valid": {"lost": {"environment": 300}}}
+    few = columns | {"bucket/lag_2/outside": lambda b: 0.0}
+    assert rules.stale(Curves(recipe(*ASYNC), run(**few), books={"funnel": faults})) is None
+    rising = rules.stale(Curves(recipe(*ASYNC), run(**(columns | RISES)), books=books))
+    assert rising.confidence == pytest.approx(0.8), "it is seen, and success rises all the same"
 
 
 def test_a_critic_or_a_single_attempt_has_no_contrast_to_lose(recipe):

@@ -270,10 +270,15 @@ def test_the_diagnosis_is_a_page_with_what_was_seen_and_what_to_try(shown, tmp_p
     assert "is seen in" not in page, "something was found"
 
 
-def test_a_diagnosis_of_episodes_that_cannot_be_judged_claims_nothing(site, shown):
+def test_a_diagnosis_of_episodes_that_cannot_be_judged_says_so(site, shown, tmp_path):
     page = body(site, "/run/0/0/diagnosis")
-    assert "Not diagnosed: " in page and "symptoms" not in page
-    assert "Not diagnosed: " in report(shown, read(shown), 0)
+    assert "Not checked: quadrants: no checkpoint is whole" in page
+    assert "<th>ending terminal</th>" in page, "what needs no verifier is shown all the same"
+    assert "of the 10 symptoms, none that could be checked" in report(shown, read(shown), 0).lower()
+    folder = copied(shown, tmp_path / "torn")
+    part = folder / "episodes" / "part-000001.parquet"
+    part.write_bytes(part.read_bytes()[:-40])
+    assert "Not diagnosed: " in body(Site([folder]), "/run/0/0/diagnosis")
 
 
 def test_the_flow_says_where_everything_went(shown):

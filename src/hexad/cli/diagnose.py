@@ -16,10 +16,10 @@ from hexad.evidence.folder import parts
 Row = dict[str, Any]
 
 
-def show(run_dir: Path, console: Console) -> Row:
-    """Diagnose every stage of the run in ``run_dir``."""
+def show(run_dir: Path, console: Console, *, sample: bool = True) -> Row:
+    """Diagnose every stage of the run in ``run_dir``, with a temperature probe where it helps."""
     with console.status("reading curves and stored episodes"):
-        stages = [diagnose(part) for part in parts(run_dir)]
+        stages = [diagnose(part, sample=sample) for part in parts(run_dir)]
     for stage in stages:
         _print(stage, console)
     return {"run": str(run_dir), "stages": stages}

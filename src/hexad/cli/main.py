@@ -165,12 +165,16 @@ def audit(
 @app.command()
 def diagnose(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
+    sample: Annotated[
+        bool,
+        typer.Option(help="Where groups lack a contrast, try a few tasks again, also hotter."),
+    ] = True,
     as_json: Json = False,
 ) -> int:
     """Name the axis that fails: what, since when, why, and what to try."""
     from hexad.cli import diagnose as command
 
-    return conclude(lambda: command.show(run, _console(as_json)), as_json=as_json)
+    return conclude(lambda: command.show(run, _console(as_json), sample=sample), as_json=as_json)
 
 
 @app.command()

@@ -73,6 +73,17 @@ def read(run_dir: Path, step: int, episode_id: str) -> dict[int, Numbers]:
     return {row["segment"]: {name: row[name] for name in NAMES} for row in table.to_pylist()}
 
 
+def batch(run_dir: Path, step: int) -> dict[str, dict[int, Numbers]]:
+    """What was kept of batch ``step``, by episode and segment; empty where nothing was."""
+    path = run_dir / FOLDER / f"step_{step}.parquet"
+    if not path.is_file():
+        return {}
+    found: dict[str, dict[int, Numbers]] = {}
+    for row in pq.read_table(path, schema=_SCHEMA).to_pylist():
+        found.setdefault(row["episode_id"], {})[row["segment"]] = {n: row[n] for n in NAMES}
+    return found
+
+
 def rewind(run_dir: Path, step: int) -> None:
     """Forget batches from ``step`` on: they belong to a past that was rewound."""
     for path in (run_dir / FOLDER).glob("step_*.parquet"):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hexad.contract.reasons import Reason
 from hexad.evidence import metrics
 from hexad.evidence.diagnosis.findings import SYMPTOMS, Finding
 from hexad.evidence.diagnosis.series import WINDOW, Series
@@ -20,6 +21,7 @@ MOVED = 3.0
 
 _CUT = 0.2
 """Share of cut episodes from which on limits matter."""
+_STALE = (Reason.STALE_VERSION, Reason.ORPHAN_VERSION)
 _KL = "policy/kl/mean"
 _TRUNCATED = "ending/truncated"
 
@@ -108,7 +110,7 @@ def _lost(curves: Curves, signal: Series, low: float) -> str:
         fell = curves.success.enough and curves.success.z < -MOVED
         if fell or _burst(curves) is not None:
             return "groups had a contrast before success fell: look for what made it fall"
-    if _gives_up(curves):
+    if signal.start >= low and _gives_up(curves):
         return "episodes became shorter: attempts that give up at once are alike"
     cut = curves.cut
     if cut.enough and cut.early > _CUT:
@@ -121,13 +123,12 @@ def drift(curves: Curves) -> Finding | None:
     fell = _fall(curves)
     if fell is None:
         return None
-    peak, step, now, where = fell
-    told = [f"success{where} fell from {peak:.0%} at batch {step} to {now:.0%}"]
-    confidence = 0.5 if peak - now < 0.2 else 0.6
-    grown = _grown(curves, step)
+    told = [f"success{fell.where} fell from {fell.peak:.0%} at batch {fell.step} to {fell.now:.0%}"]
+    confidence = 0.5 if fell.depth < 0.2 else 0.6
+    grown = _grown(curves, fell.step)
     told += grown
     variance = curves.series("critic/explained_variance")
-    if len(variance.after(step)) >= 10 and variance.recent < 0.2:
+    if len(variance.after(fell.step)) >= 10 and variance.recent < 0.2:
         told.append(f"explained variance of the critic: {variance.recent:.2f}")
         grown.append("critic")
     confidence += 0.25 if grown else 0.0
@@ -135,15 +136,38 @@ def drift(curves: Curves) -> Finding | None:
     if burst is not None:
         told.append(f"KL of batch {burst[0]} is {burst[1]:.2g} nats a token")
         confidence = 0.95
-    since = curves.success.since(lambda value: value < peak - 0.05)
-    if since is None:
-        since = next((row["step"] for row in curves.selection
-                      if row["step"] > step and row["success"] < peak - 0.05), None)  # fmt: skip
+    since = _below(fell.series.after(fell.step), fell.peak - 0.05)
     return Finding(SYMPTOMS["drift"], confidence, since, tuple(told))
 
 
-def _fall(curves: Curves) -> tuple[float, int, float, str] | None:
-    """Best success, the batch it was at, success now, and of which tasks: the larger fall.
+def _below(series: Series, limit: float) -> int | None:
+    """The first step from which on ``series`` stays below ``limit``."""
+    found = None
+    for step, value in zip(reversed(series.steps), reversed(series.values), strict=True):
+        if value >= limit:
+            break
+        found = step
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Fall:
+    """The best value of ``series``, the step it was at, and what came of it."""
+
+    peak: float
+    step: int
+    now: float
+    series: Series
+    where: str = ""
+
+    @property
+    def depth(self) -> float:
+        """From the best to now."""
+        return self.peak - self.now
+
+
+def _fall(curves: Curves) -> _Fall | None:
+    """The larger fall of success: in training, or on selection.
 
     A fall in training is no drift where success on selection holds: other tasks were drawn.
     """
@@ -159,7 +183,7 @@ def _fall(curves: Curves) -> tuple[float, int, float, str] | None:
         beyond = _interval(top["correct"], top["scored"])[0] > _interval(correct, scored)[1]
         rises = success.enough and success.z > MOVED  # then it is a gap, no drift
         if beyond and not rises:
-            found.append((top["success"], top["step"], now, " on selection"))
+            found.append(_Fall(top["success"], top["step"], now, curves.evaluated, " on selection"))
     if success.enough:
         smooth = success.smooth
         best = int(smooth.values.argmax())
@@ -167,8 +191,8 @@ def _fall(curves: Curves) -> tuple[float, int, float, str] | None:
         before = Series(success.steps[best : best + WINDOW], success.values[best : best + WINDOW])
         beyond = len(success.after(step)) >= WINDOW and before.differs(success.last) > MOVED
         if peak - success.recent >= 0.1 and beyond:
-            found.append((peak, step, success.recent, ""))
-    return max(found, key=lambda each: each[0] - each[2], default=None)
+            found.append(_Fall(peak, step, success.recent, smooth))
+    return max(found, key=lambda each: each.depth, default=None)
 
 
 def _interval(correct: int, scored: int) -> tuple[float, float]:
@@ -201,29 +225,31 @@ def _grown(curves: Curves, step: int) -> list[str]:
 
 
 def stale(curves: Curves) -> Finding | None:
-    """Much of what was sampled is refused or gated for its age, and success is flat."""
+    """Much of what was sampled is refused or gated for its age; worse where success is flat."""
     if curves.recipe.timing.mode != "asynchronous":
         return None
-    refused, success = curves.series(metrics.REFUSED), curves.success
+    refused, success, most = curves.series(metrics.REFUSED), curves.success, _most(metrics.REFUSED)
     if len(refused) < 10:
         return None
     dropped, generated = _dropped(curves.books), curves.books.get("books", {}).get("generated", 0)
     lost = dropped / generated if generated else 0.0
+    late = refused.recent * _old_share(curves.books)
     outside = _oldest(curves, "outside")
     signs = []
-    if refused.recent > 2 * _most(metrics.REFUSED):
-        signs.append(f"{refused.recent:.0%} of the last episodes were refused")
-    if lost > 2 * _most(metrics.REFUSED):
+    if late > 2 * most:
+        signs.append(f"{late:.0%} of the last episodes were refused as too old")
+    if lost > 2 * most:
         signs.append(f"{lost:.0%} of all sampled tokens were dropped as stale")
     if outside is not None and outside > 0.3:
         signs.append(f"{outside:.0%} of the tokens of the oldest bucket are outside the gate")
     if not signs:
         return None
-    flat = success.enough and success.change < 0.05 and success.recent < SOLVED
-    if flat:
+    confidence = 0.5 + 0.1 * len(signs)
+    if success.enough:
         signs.append(f"success moved by {success.change:+.1%}")
-    confidence = min(0.95, 0.55 + 0.15 * len(signs))
-    since = refused.since(lambda value: value > _most(metrics.REFUSED))
+        flat = success.change < 0.05 and success.recent < SOLVED
+        confidence += 0.15 if flat else 0.0
+    since = refused.since(lambda value: value > most)
     return Finding(SYMPTOMS["stale"], confidence, since, tuple(signs))
 
 
@@ -251,6 +277,9 @@ def early_end(curves: Curves) -> Finding | None:
             confidence = max(confidence, 0.75)
     if not confidence:
         return None
+    if length_drift(curves) is not None:
+        told.append("episodes grow longer: look for what pays for that")
+        confidence = 0.6
     told.append(f"success moved by {success.change:+.1%}")
     since = cut.since(lambda value: value > _CUT)
     return Finding(SYMPTOMS["early-end"], confidence, since, tuple(told))
@@ -348,7 +377,16 @@ def _oldest(curves: Curves, name: str) -> float | None:
 
 def _dropped(books: Row) -> int:
     dropped = books.get("books", {}).get("dropped", {})
-    return sum(count for reason, count in dropped.items() if "stale" in reason)
+    return sum(count for reason, count in dropped.items() if reason in _STALE)
+
+
+def _old_share(books: Row) -> float:
+    """Share of the refused episodes that were refused for their age, not for what is in them."""
+    funnel = books.get("funnel", {})
+    lost = [funnel.get(stage, {}).get("lost", {}) for stage in ("valid", "accepted")]
+    counts = [(reason, count) for each in lost for reason, count in each.items()]
+    whole = sum(count for _, count in counts)
+    return sum(count for reason, count in counts if reason in _STALE) / whole if whole else 0.0
 
 
 def _least(key: str) -> float:

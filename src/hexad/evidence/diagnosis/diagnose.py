@@ -8,14 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from hexad.contract.episode import Episode
+from hexad.contract.faults import UserError
 from hexad.contract.store import Store
+from hexad.evidence import traces
 from hexad.evidence.archive import Archive, opened
 from hexad.evidence.diagnosis import curves as rules
 from hexad.evidence.diagnosis import stored as probes
+from hexad.evidence.diagnosis import strata
+from hexad.evidence.diagnosis.began import began
 from hexad.evidence.diagnosis.findings import SYMPTOMS, Finding
+from hexad.evidence.diagnosis.retry import temperatures
 from hexad.evidence.diagnosis.stored import Stored
 from hexad.evidence.folder import Part
 from hexad.evidence.intervals import wilson
+from hexad.recipe.axes import Recipe
 
 Row = dict[str, Any]
 EPISODES = 512
@@ -27,26 +33,30 @@ CONTRADICTED = 0.02
 """Lower bound of the share of wrong among what training called correct, from which on it counts."""
 
 
-def diagnose(part: Part) -> Row:
+def diagnose(part: Part, *, sample: bool = False) -> Row:
     """What fails in ``part``: findings by falling confidence, and the facts that were looked at.
 
-    Nothing is sampled or trained; stored episodes are judged again by the evaluation's verifier.
-    Raises ``UserError`` where the episodes cannot be read.
+    Nothing is trained; stored episodes are judged again by the evaluation's verifier. With
+    ``sample`` a suspected lack of contrast is tried again, hotter, on a few train tasks. Raises
+    ``UserError`` where the episodes cannot be read.
     """
     curves = rules.Curves(part.recipe, part.metrics, part.on("selection"), part.ledger or {})
     found = [finding for rule in rules.RULES if (finding := rule(curves)) is not None]
     facts: Row = {"batches": len(part.metrics), "evaluations": len(curves.selection)}
+    facts |= _accepted(curves)
     unchecked: list[str] = []
     stored = _newest(part)
     if stored is None:
         unchecked.append("masks, clock, reductions and quadrants: no stored episodes")
     else:
-        found += probes.stored_rules(stored)
-        facts |= _facts(stored)
-        with opened(part) as archive:
-            facts["quadrants"] = cells = quadrants(archive, stored.episodes)
-        found = [_audited(finding, cells) for finding in found]
-        found += _contradicted(cells, stored.step)
+        found += [_dated(part, finding) for finding in probes.stored_rules(stored)]
+        facts |= _facts(part, stored)
+        try:
+            found = _judged(part, stored, found, facts, sample)
+        except UserError as error:
+            unchecked.append(f"quadrants: {error.what}")
+        if "advantages" not in facts:
+            unchecked.append("advantages by turn and task: no trace of a stored batch (run.traces)")
     if len(curves.selection) < 4:
         unchecked.append("training against independent success: fewer than four evaluations")
     if not curves.success.enough:
@@ -54,10 +64,59 @@ def diagnose(part: Part) -> Row:
     named = sorted((f for f in found if f.confidence >= LEAST), key=lambda f: -f.confidence)
     return {
         "stage": part.name,
-        "findings": [_row(finding) for finding in _distinct(named)],
+        "findings": [_row(finding, part.recipe) for finding in _distinct(named)],
         "facts": facts,
         "not_checked": unchecked,
         "symptoms": list(SYMPTOMS),
+    }
+
+
+def _judged(
+    part: Part, stored: Stored, found: Sequence[Finding], facts: Row, sample: bool
+) -> list[Finding]:
+    """``found`` with what the archive says of it: misses among what was paid, other draws.
+
+    Adds to ``facts``. Raises ``UserError`` without a whole checkpoint or with unknown tasks.
+    """
+    with opened(part) as archive:
+        facts["quadrants"] = cells = quadrants(archive, stored.episodes)
+        audited = [_audited(finding, cells) for finding in found]
+        for finding in _contradicted(cells, stored.step):
+            share = 0.5 * cells["contradicted"] / cells["correct"]
+
+            def wrong(episodes: Sequence[Episode], share: float = share) -> bool:
+                seen = quadrants(archive, episodes)
+                return bool(seen["contradicted"] > share * seen["correct"])
+
+            since = began(archive.store, stored.step, wrong)
+            audited.append(replace(finding, since=since))
+        suspected = any(each.symptom.key == "no-contrast" for each in audited)
+        if sample and suspected and (tried := temperatures(archive, stored.episodes)):
+            facts["temperatures"] = tried
+    return audited
+
+
+def _dated(part: Part, finding: Finding) -> Finding:
+    """A finding of the newest stored episodes, with the first batch that shows it, too."""
+
+    def shows(episodes: Sequence[Episode]) -> bool:
+        seen = probes.stored_rules(Stored(part.recipe, 0, tuple(episodes)))
+        return any(each.symptom is finding.symptom for each in seen)
+
+    assert finding.since is not None
+    return replace(finding, since=began(Store(part.folder / "episodes"), finding.since, shows))
+
+
+def _accepted(curves: rules.Curves) -> Row:
+    """The share of the sampled tokens that training took in, and of what it took what counted."""
+    books, funnel = curves.books.get("books", {}), curves.books.get("funnel", {})
+    tokens = funnel.get("tokens", {})
+    sampled = books.get("generated", 0) - sum(books.get("auxiliary", {}).values())
+    if curves.recipe.data.regime != "online" or sampled <= 0 or not tokens.get("action"):
+        return {}
+    return {
+        "trained_tokens": books["trained"] / sampled,
+        "loss_tokens": tokens["loss"] / tokens["action"],
     }
 
 
@@ -100,16 +159,25 @@ def _newest(part: Part) -> Stored | None:
     return Stored(part.recipe, step, tuple(episodes)) if episodes else None
 
 
-def _facts(stored: Stored) -> Row:
+def _facts(part: Part, stored: Stored) -> Row:
     usable = stored.usable
     facts: Row = {
         "episodes": len(stored.episodes),
         "since_batch": stored.step,
         "endings": probes.endings(stored.episodes),
+        "horizons": strata.horizons(stored.episodes),
     }
     if len(usable) >= 8 and stored.sampled_and_trained:
         facts["longest_quarter"] = probes.reductions(usable)
         facts["score_by_length"] = probes.by_length(usable)
+    store = Store(part.folder / "episodes")
+    steps = [s for p in store.parts() for s in range(p.first, p.last + 1)]
+    traced = strata.newest(part.folder, steps)
+    if traced is not None:
+        episodes, told = store.read([traced]), traces.batch(part.folder, traced)
+        facts["traced"] = traced
+        facts["advantages"] = strata.advantages(told, episodes)
+        facts["bootstrap"] = strata.bootstrap(told, episodes)
     return facts
 
 
@@ -153,7 +221,7 @@ def _distinct(found: Sequence[Finding]) -> list[Finding]:
     return list(kept.values())
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: Finding, recipe: Recipe) -> Row:
     symptom = finding.symptom
     return {
         "key": symptom.key,
@@ -163,6 +231,6 @@ def _row(finding: Finding) -> Row:
         "confidence": round(finding.confidence, 2),
         "evidence": list(finding.evidence),
         "causes": symptom.causes,
-        "tries": list(symptom.tries),
+        "tries": symptom.to_try(recipe),
         "source": symptom.source,
     }

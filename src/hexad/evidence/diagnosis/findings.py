@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hexad.evidence.metrics import AxisName
+from hexad.recipe.axes import Recipe
 
 _TABLE = "失败模式应沿轴定位"
 """The seed's table of symptoms; its rows are numbered from 1."""
 _EXTRA = "contract.md 5.7, extra"
+
+
+def _online(recipe: Recipe) -> bool:
+    return recipe.data.regime == "online"
+
+
+def _clipped(recipe: Recipe) -> bool:
+    return recipe.update.clip_high is not None
+
+
+def _critic(recipe: Recipe) -> bool:
+    return recipe.critic is not None
+
+
+def _preferences(recipe: Recipe) -> bool:
+    return recipe.update.preference is not None
+
+
+def _priced(recipe: Recipe) -> bool:
+    return bool(recipe.feedback.costs)
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Something to try, where a recipe has what it speaks of."""
+
+    text: str
+    fits: Callable[[Recipe], bool] = lambda recipe: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +49,12 @@ class Symptom:
     axis: AxisName
     what: str
     causes: str
-    tries: tuple[str, ...]
+    tries: tuple[Try, ...]
     source: str
+
+    def to_try(self, recipe: Recipe) -> list[str]:
+        """What of ``tries`` fits ``recipe``, in order."""
+        return [each.text for each in self.tries if each.fits(recipe)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +77,9 @@ SYMPTOMS = {
             "a hole in the verifier, a judge that is coupled to the policy, or process rewards "
             "in place of the outcome",
             (
-                "hexad audit RUN --cell high-miss, and read what was paid for nothing",
-                "repair the verifier, hexad rescore RUN, and train again from before it began",
-                "keep process rewards for diagnosis only",
+                Try("hexad audit RUN --cell high-miss, and read what was paid for nothing"),
+                Try("repair the verifier, hexad rescore RUN, and train again from before it began"),
+                Try("keep process rewards for diagnosis only", lambda r: bool(r.feedback.process)),
             ),
             f"{_TABLE}, row 1",
         ),
@@ -55,9 +89,9 @@ SYMPTOMS = {
             "groups have nothing to compare, so the gradient is close to zero",
             "all members right or all wrong, small groups, a reward of few values",
             (
-                "tasks of other difficulty, or data.dynamic",
-                "a larger data.group_size; a higher policy.sampling.temperature",
-                "a critic (method: ppo) if attempts stay alike",
+                Try("tasks of other difficulty, or data.dynamic"),
+                Try("a larger data.group_size; a higher policy.sampling.temperature"),
+                Try("a critic (method: ppo) if attempts stay alike"),
             ),
             f"{_TABLE}, row 2",
         ),
@@ -67,21 +101,24 @@ SYMPTOMS = {
             "training was stable, then success falls",
             "a critic that lags behind, repeated epochs, tails of KL or ratio",
             (
-                "fewer update.epochs and minibatches, or update.target_kl",
-                "a lower update.optimizer.lr, or a schedule that ends at 0",
-                "more critic.updates a batch, or pretraining, where the critic is off",
+                Try("fewer update.epochs and minibatches, or update.target_kl", _clipped),
+                Try("a lower update.optimizer.lr, or a schedule that ends at 0"),
+                Try("a larger update.preference.beta; fewer passes over the pairs", _preferences),
+                Try(
+                    "more critic.updates a batch, or pretraining, where the critic is off", _critic
+                ),
             ),
             f"{_TABLE}, row 3",
         ),
         Symptom(
             "stale",
             "timing",
-            "sampling is fast and ability is flat: much of it is stale",
+            "much of what is sampled is too old to train on",
             "stale episodes that are dropped or gated, a shift of states",
             (
-                "a smaller timing.max_lag",
-                "fewer workers, or hexad check: is the learner the limit?",
-                "timing.mode: synchronous at the same budget, as a control",
+                Try("a smaller timing.max_lag"),
+                Try("fewer workers, or hexad check: is the learner the limit?"),
+                Try("timing.mode: synchronous at the same budget, as a control"),
             ),
             f"{_TABLE}, row 4",
         ),
@@ -91,8 +128,8 @@ SYMPTOMS = {
             "long answers have an outsized weight in the loss",
             "a sum over tokens, segments that are counted twice, the wrong denominator",
             (
-                "action.denominator: episode, or response",
-                "compare the four reductions below; look for repeated segments",
+                Try("action.denominator: episode, or response"),
+                Try("compare the four reductions below; look for repeated segments"),
             ),
             f"{_TABLE}, row 5",
         ),
@@ -102,8 +139,9 @@ SYMPTOMS = {
             "the length of tool output changes the loss",
             "observations among the action tokens, or on the clock of discount and trace",
             (
-                "repair the spans of the environment's messages: only what was sampled is action",
-                "credit.clock: turn where tools answer at length",
+                Try("look for tools' tokens in an estimator, a potential or a reward of your own"),
+                Try("repair the spans of messages: only what was sampled is action"),
+                Try("credit.clock: turn where tools answer at length", _critic),
             ),
             f"{_TABLE}, row 6",
         ),
@@ -114,10 +152,11 @@ SYMPTOMS = {
             "a time-out taken for a terminal state or paid like success, costs that are too high, "
             "far credit that fades",
             (
-                "larger task.limits; credit.truncation: mask without a critic; with one, terminal "
-                "where the limits belong to the task",
-                "lower costs a turn or token",
-                "credit.gamma: 1 and a longer trace",
+                Try("larger task.limits"),
+                Try("credit.truncation: mask", lambda r: r.critic is None),
+                Try("credit.truncation: terminal where the limits belong to the task", _critic),
+                Try("lower costs a turn or token", _priced),
+                Try("credit.gamma: 1 and a longer trace", _critic),
             ),
             f"{_TABLE}, row 7",
         ),
@@ -127,8 +166,9 @@ SYMPTOMS = {
             "the policy has stopped exploring",
             "updates that only sharpen, a clip that holds rare tokens down, few tasks",
             (
-                "update.entropy, or a higher update.clip_high",
-                "a lower learning rate; a KL to the reference",
+                Try("update.entropy", _online),
+                Try("a higher update.clip_high", _clipped),
+                Try("a lower learning rate; a KL to the reference"),
             ),
             _EXTRA,
         ),
@@ -138,8 +178,8 @@ SYMPTOMS = {
             "episodes grow longer without growing better",
             "reward that follows length, a denominator that favours it, rewarded truncation",
             (
-                "look at reward by length below; feedback.overlong, or a length cost",
-                "action.denominator: episode, or fixed",
+                Try("look at reward by length below; feedback.overlong, or a length cost"),
+                Try("action.denominator: episode, or fixed"),
             ),
             _EXTRA,
         ),
@@ -149,8 +189,8 @@ SYMPTOMS = {
             "the engine's log-probs are not the learner's",
             "another kernel or precision, quantisation, another version of the weights",
             (
-                "the same precision in engine and learner; then add features one by one",
-                "update.correction: {ratio: engine, rule: tis}, if it has to stay",
+                Try("the same precision in engine and learner; then add features one by one"),
+                Try("update.correction: {ratio: engine, rule: tis}, if it has to stay"),
             ),
             _EXTRA,
         ),

@@ -25,6 +25,8 @@ def nothing(stage: Row) -> str:
 
 def title(facts: Row) -> str:
     """Which episodes the table of :func:`looked_at` is of."""
+    if "since_batch" not in facts:
+        return "No stored episodes"
     return f"The newest {facts['episodes']} stored episodes, from batch {facts['since_batch']} on"
 
 
@@ -40,6 +42,23 @@ def looked_at(facts: Row) -> list[tuple[str, str]]:
     if facts.get("score_by_length") is not None:
         told = f"r = {facts['score_by_length']:+.2f}"
         found.append(("score and length within groups", told))
+    for turns, row in facts.get("horizons", {}).items():
+        success = "" if row["success"] is None else f", success {row['success']:.1%}"
+        told = f"{row['episodes']:,} episodes, {row['cut']:.1%} cut by a limit{success}"
+        found.append((f"{turns} turns", told))
+    for name, row in facts.get("advantages", {}).items():
+        told = f"{row['mean']:+.3f} on average, deviation {row['std']:.3f}, {row['count']:,} tokens"
+        found.append((f"advantage in batch {facts['traced']}, {name}", told))
+    for name, row in facts.get("bootstrap", {}).items():
+        told = f"{row['mean']:+.3f} on average over {row['count']:,} episodes"
+        found.append((f"value before the last action, {name}", told))
+    for row in facts.get("temperatures", ()):
+        success = "" if row["success"] is None else f", success {row['success']:.1%}"
+        told = f"{row['contrast']} of {row['groups']} groups have a contrast{success}"
+        found.append((f"tried again at temperature {row['temperature']:g}", told))
+    if "trained_tokens" in facts:
+        told = f"{facts['trained_tokens']:.1%}, {facts['loss_tokens']:.1%} of them with a weight"
+        found.append(("sampled tokens that were trained on, whole run", told))
     cells = facts.get("quadrants")
     if cells is not None:
         counts = ", ".join(f"{name} {cells[name]:,}" for name in list(cells)[:4])
