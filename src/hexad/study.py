@@ -24,10 +24,11 @@ from hexad.evidence.folder import changed, leaves, parts
 from hexad.evidence.ran import Ran, Side, side
 from hexad.learner import checkpoint
 from hexad.learner.registry import Registry
+from hexad.recipe.arm import Settings
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import write
 from hexad.recipe.load import load, read_as
-from hexad.recipe.study import Arm, Plan, Settings, Study
+from hexad.recipe.study import Arm, Plan, Study
 
 JOBS = "jobs.jsonl"
 """One row an attempt at a run: its exit code, wall-clock seconds and peak memory."""

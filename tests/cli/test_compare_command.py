@@ -61,6 +61,7 @@ def study(tmp_path):
 
 def test_a_study_trains_resumes_and_ends_in_a_table(hexad, study, tmp_path):
     out, first = tmp_path / "out", tmp_path / "first.yaml"
+    study.write_text(STUDY + "falsify: {random: {}}\n")
     run = out / "base-1"
     write(plan(study).arms[0].recipe(seed=1), first)
     assert hexad("train", first, "--run", run)[0] == 0
@@ -72,15 +73,18 @@ def test_a_study_trains_resumes_and_ends_in_a_table(hexad, study, tmp_path):
     assert code == 0, err
     after = (run / "metrics.jsonl").read_text().splitlines()
     assert after[0] == before[0] and len(after) == 2 and after[1] != before[1]
-    assert [arm["name"] for arm in found["arms"]] == ["base", "update.clip_high=0.3"]
+    assert [arm["name"] for arm in found["arms"]] == ["base", "update.clip_high=0.3", "random"]
     assert found["arms"][1]["axes"] == {"update": ["update.clip_high"]}
     assert found["contrasts"][0]["verdict"] == "not enough data"
-    assert found["hidden_uses"] == 2 and found["arms"][0]["peak_memory"] > 2**26
-    assert [row["spent"] for row in found["curve"]] == [0, 0, 4, 4, 8, 8]
+    assert found["hidden_uses"] == 3 and found["arms"][0]["peak_memory"] > 2**26
+    assert [row["spent"] for row in found["curve"]] == [0, 0, 0, 4, 4, 8, 8]
     assert set(found["arms"][0]["passes"]) == {"pass@1", "pass^1", "pass@2", "pass^2"}
     states = {row["item"]: row["state"] for row in found["manifest"]}
-    for item in ("start checkpoint", "prompts and parser", "matched budget", "hardware", "pass@k"):
+    for item in ("start checkpoint", "hardware", "pass@k"):
         assert states[item] == "fixed", item
+    fresh = found["arms"][2]
+    assert (fresh["updates"], fresh["spent"]["episodes"], fresh["value"]) == (0, 0, 0.0)
+    assert "random was not trained: it spent nothing of the budget" in found["notes"]
     assert json.loads((out / "comparison.json").read_text()) == found
     assert (out / "comparison.md").read_text().startswith("# tiny\n")
 
@@ -88,7 +92,7 @@ def test_a_study_trains_resumes_and_ends_in_a_table(hexad, study, tmp_path):
 def test_a_dry_run_shows_arms_and_trains_nothing(hexad, study, tmp_path):
     code, text, err = hexad("compare", study, "--dry-run")
     assert code == 0 and err == "" and "2 arms x 1 seeds, each of 8 episodes" in text
-    assert "sft: offered" in text and "random: not available" in text
+    assert "sft: offered" in text and "synchronous: not available" in text
     code, text, _ = hexad("compare", study, "--dry-run", "--json")
     assert json.loads(text)["arms"][1]["axes"] == {"update": ["update.clip_high"]}
     assert {path.name for path in tmp_path.iterdir()} == {"tiny.yaml", "study.yaml"}

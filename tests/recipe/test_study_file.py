@@ -80,8 +80,8 @@ def test_rivals_that_exist_become_arms_and_the_others_say_why_not(planned):
     assert arms["monte_carlo"].method == "reinforce" and arms["monte_carlo"].data.groups == 8
     offers = {offer.name: (offer.state, offer.reason) for offer in found.offered}
     assert [offers[n][0] for n in ("sft", "rejection", "monte_carlo")] == ["in the study"] * 3
-    assert offers["random"][0] == offers["synchronous"][0] == "not available"
-    assert "synchronous already" in offers["synchronous"][1] and offers["random"][1]
+    assert offers["synchronous"] == ("not available", "the base is synchronous already")
+    assert offers["random"] == ("offered", "")
     assert {o.name: o.state for o in planned().offered}["sft"] == "offered"
 
 
@@ -95,13 +95,13 @@ def test_a_synchronous_rival_of_an_asynchronous_base(planned, tmp_path):
     assert found.arms[-1].recipe(1).timing.mode == "synchronous"
 
 
-def test_imitation_under_a_budget_of_samples_needs_its_own(planned):
+def test_an_arm_that_imitates_under_a_budget_of_samples_needs_its_own(planned):
     text = STUDY.replace("train_tokens", "rollout_tokens")
-    with pytest.raises(UserError, match="fixed data samples no tokens"):
-        planned(text + "falsify: {sft: {}}\n")
     own = "{set: {method: sft, data.group_size: 1}, budget: {train_tokens: 5000}}"
     arm = planned(text.replace("{set: {method: rloo, action.length: 64}}", own)).arms[1]
     assert not arm.matched and arm.recipe(1).budget.rollout_tokens is None
+    with pytest.raises(UserError, match="fixed data samples no tokens"):
+        planned(text.replace("method: rloo, action.length: 64", "method: sft, data.group_size: 1"))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_imitation_under_a_budget_of_samples_needs_its_own(planned):
         ("margin: 0.02", "margin: 0.02\nseed: 1", "did you mean seeds?"),
         ("margin: 0.02", "margin: 0.02\ntuning: {seed: 2}", "chooses? on a seed"),
         ("margin: 0.02", "margin: 0.02\nfalsify: {luck: {}}", "no rival 'luck'"),
-        ("margin: 0.02", "margin: 0.02\nfalsify: {random: {}}", "starts from policy.model"),
+        ("margin: 0.02", "margin: 0.02\nfalsify: {sft: {trials: [{}]}}", "trials without a seed"),
         ("rloo:", "base:", "two arms are named 'base'"),
         ("rloo:", "'r/loo':", "cannot name a folder"),
         ("action.length: 64", "run.seed: 4", "the study's to decide"),

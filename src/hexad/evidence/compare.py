@@ -256,7 +256,9 @@ def _notes(sides: Sequence[Side], ask: Ask) -> list[str]:
     key, size = ask.budget
     for side in sides:
         used = [run.spent[key] / size for run in side.runs]
-        if not side.matched:
+        if not any(run.books["funnel"]["updates"] for run in side.runs):
+            notes.append(f"{side.name} was not trained: it spent nothing of the budget")
+        elif not side.matched:
             notes.append(f"{side.name} was given another budget than {key}: it is not matched")
         elif max(abs(share - 1.0) for share in used) > OVERSHOOT:
             spent = ", ".join(f"{share:.0%}" for share in used)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,30 +13,15 @@ from pydantic import Field
 
 from hexad.contract.faults import UserError
 from hexad.recipe import falsify
+from hexad.recipe.arm import ArmSpec, RivalSpec, Settings
 from hexad.recipe.axes import BudgetSpec, Recipe
 from hexad.recipe.axis import Axis, NonNegative, Positive
 from hexad.recipe.load import load, typed
 from hexad.recipe.read import Document, read
 
-Settings = dict[str, Any]
-"""Dotted keys of a recipe and their values."""
 METRIC = re.compile(r"success|pass[@^]([1-9][0-9]*)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
 _STEPS = {"steps", "optimizer_steps", "optimiser_steps", "updates", "batches", "iterations"}
-
-
-class ArmSpec(Axis):
-    """One way to train that is compared with the base."""
-
-    recipe: str | None = None
-    """A recipe file beside the study; ``null`` starts from the base's."""
-    set: Settings = Field(default_factory=dict)
-    """What it changes, by dotted key."""
-    trials: tuple[Settings, ...] | None = None
-    """Settings tried in tuning; ``null`` takes ``tuning.trials``. Every arm has as many."""
-    budget: BudgetSpec | None = None
-    """Only for an arm that consumes nothing of the study's budget, such as imitation under a budget
-    of sampled tokens: what ends it instead. The comparison says that it is not matched."""
 
 
 class TuningSpec(Axis):
@@ -63,9 +48,9 @@ class Study(Axis):
     """Arms by name."""
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     """An ablation: each value of each key is one arm, and changes nothing else."""
-    falsify: dict[str, Settings] = Field(default_factory=dict)
-    """Simple rivals by name (sft, rejection, best_of_n, synchronous, monte_carlo), each with what
-    it changes beside."""
+    falsify: dict[str, RivalSpec] = Field(default_factory=dict)
+    """Simple rivals by name (random, sft, rejection, best_of_n, synchronous, monte_carlo), each
+    with what it changes beside."""
     budget: BudgetSpec
     """Exactly one budget, the same for all arms."""
     seeds: tuple[NonNegative, ...] = Field(min_length=1)
@@ -114,10 +99,9 @@ class Plan:
     offered: tuple[falsify.Offer, ...]
 
     @property
-    def budget(self) -> tuple[str, float]:
+    def budget(self) -> falsify.Budget:
         """Key and size of the matched budget."""
-        ((key, size),) = self.study.budget.model_dump(exclude_none=True).items()
-        return key, size
+        return _budget(self.study)
 
 
 def plan(path: Path) -> Plan:
@@ -127,12 +111,20 @@ def plan(path: Path) -> Plan:
     study = typed(Study, document.tree, document)
     _check(study, document)
     arms = tuple(_arms(study, document))
-    first = arms[0].recipe(study.seeds[0])
     for arm in arms:
-        arm.recipe(study.seeds[0])
-        for settings in arm.trials:
-            arm.recipe(study.seeds[0], settings)
-    return Plan(study, path, arms, falsify.offers(first, tuple(study.falsify)))
+        _require(arm, study)
+    return Plan(study, path, arms, tuple(_offers(study, document, arms[0])))
+
+
+def _require(arm: Arm, study: Study) -> None:
+    """Raise ``UserError`` for an arm that is no valid recipe, tuned as it may be."""
+    for settings in ({}, *arm.trials):
+        arm.recipe(study.seeds[0], settings)
+
+
+def _budget(study: Study) -> falsify.Budget:
+    ((key, size),) = study.budget.model_dump(exclude_none=True).items()
+    return key, size
 
 
 def _refuse_steps(document: Document) -> None:
@@ -172,7 +164,8 @@ def _check(study: Study, document: Document) -> None:
         apart = study.tuning.seed not in seeds
         fix = "take a seed that the study does not use"
         require(apart, "tuning would choose on a seed it is judged by", "tuning.seed", fix)
-    tuned = [name for name, arm in study.arms.items() if arm.trials is not None]
+    every = {**study.arms, **study.falsify}
+    tuned = [name for name, arm in every.items() if arm.trials is not None]
     told = study.tuning is not None or not tuned
     require(told, "trials without a seed for them", "arms", "write tuning: {seed: 100}")
 
@@ -180,41 +173,65 @@ def _check(study: Study, document: Document) -> None:
 def _arms(study: Study, document: Document) -> Iterator[Arm]:
     """The base, then the arms as they are written, of the grid, and the simple rivals."""
     specs: dict[str, ArmSpec] = {study.base: ArmSpec()}
-    rivals = {
-        name: ArmSpec(set={**falsify.settings(name, document.where(f"falsify.{name}")), **own})
-        for name, own in study.falsify.items()
-    }
     grid = {
         f"{key}={value}": ArmSpec(set={key: value})
         for key, values in study.grid.items()
         for value in values
     }
+    rivals: dict[str, ArmSpec] = {}
+    if study.falsify:
+        base = _arm(study, document, study.base, ArmSpec()).recipe(study.seeds[0])
+        rivals = {name: _rival(study, document, name, base) for name in study.falsify}
     for group in (study.arms, grid, rivals):
         for name, spec in group.items():
             if name in specs:
                 fix = f"name it otherwise; the base is {study.base!r} (key base)"
                 raise UserError(f"two arms are named {name!r}", where=str(document.path), fix=fix)
             specs[name] = spec
-    shared = study.tuning.trials if study.tuning else ()
     for name, spec in specs.items():
         if not _NAME.fullmatch(name):
             fix = "write it under arms, with a name of letters, digits, dots and dashes"
             raise UserError(f"{name!r} cannot name a folder", where=str(document.path), fix=fix)
-        trials = shared if spec.trials is None else spec.trials
-        if len(trials) != len(shared):
-            what = f"arm {name} has {len(trials)} tuning trials, the base {len(shared)}"
-            raise UserError(what, where=document.where(f"arms.{name}"), fix="give all as many")
-        yield _arm(study, document, name, (spec, trials))
+        yield _arm(study, document, name, spec)
 
 
-def _arm(
-    study: Study, document: Document, name: str, given: tuple[ArmSpec, Sequence[Settings]]
-) -> Arm:
-    spec, trials = given
+def _rival(study: Study, document: Document, name: str, base: Recipe) -> ArmSpec:
+    """A simple rival of ``base``, with what the study file changes about it."""
+    own = study.falsify.get(name, RivalSpec())
+    made = falsify.rival(name, document.where(f"falsify.{name}")).made(base, _budget(study))
+    budget = own.budget or made.budget
+    return ArmSpec(set={**made.set, **own.set}, trials=own.trials, budget=budget, train=made.train)
+
+
+def _offers(study: Study, document: Document, base: Arm) -> Iterator[falsify.Offer]:
+    """Every rival: in the study, offered where it can be planned as it is, or why not."""
+    recipe = base.recipe(study.seeds[0])
+    for rival in falsify.RIVALS:
+        state, reason = "in the study", ""
+        if rival.name not in study.falsify:
+            state, reason = "offered", rival.unless(recipe) or _refusal(study, document, rival.name)
+        if reason:
+            state = "not available"
+        yield falsify.Offer(rival.name, rival.what, state, reason)
+
+
+def _refusal(study: Study, document: Document, name: str) -> str:
+    """Why the rival cannot be run as it is, and what to write; empty where it can."""
+    base = _arm(study, document, study.base, ArmSpec()).recipe(study.seeds[0])
+    try:
+        _require(_arm(study, document, name, _rival(study, document, name, base)), study)
+    except UserError as error:
+        return f"{error.what}; under falsify.{name}: {error.fix}"
+    return ""
+
+
+def _arm(study: Study, document: Document, name: str, spec: ArmSpec) -> Arm:
     file = document.path.parent / (spec.recipe or study.recipe)
-    budget = spec.budget or study.budget
-    limits = dict.fromkeys(BudgetSpec.model_fields) | budget.model_dump()
-    protocol = {"every": None, "points": study.points, "final": "none", "until": None}
+    limits = dict.fromkeys(BudgetSpec.model_fields)
+    limits |= (spec.budget or study.budget).model_dump()
+    # A target that every success reaches ends a run before its first batch.
+    until = None if spec.train else {"success": 0.0}
+    protocol = {"every": None, "points": study.points, "final": "none", "until": until}
     fixed = {
         **{f"budget.{key}": value for key, value in limits.items()},
         **{f"run.evaluation.{key}": value for key, value in protocol.items()},
@@ -224,7 +241,20 @@ def _arm(
         what = f"{taken[0]} is the study's to decide, not an arm's"
         raise UserError(what, where=str(document.path), fix=f"take it out of arm {name}")
     overrides = (*_overrides(settings), *_overrides(fixed))
-    return Arm(name, file, overrides, tuple(trials), spec.budget is None)
+    trials = _trials(study, document, name, spec)
+    return Arm(name, file, overrides, trials, spec.budget is None and spec.train)
+
+
+def _trials(study: Study, document: Document, name: str, spec: ArmSpec) -> tuple[Settings, ...]:
+    """Settings that an arm tries; none where nothing is trained."""
+    if not spec.train:
+        return ()
+    shared = study.tuning.trials if study.tuning else ()
+    trials = shared if spec.trials is None else spec.trials
+    if len(trials) != len(shared):
+        what = f"arm {name} has {len(trials)} tuning trials, the base {len(shared)}"
+        raise UserError(what, where=document.where(f"arms.{name}"), fix="give all as many")
+    return trials
 
 
 def _overrides(settings: Mapping[str, Any]) -> tuple[str, ...]:
