@@ -70,7 +70,10 @@ def test_a_right_answer_with_a_violation_is_a_cell_of_its_own(experts):
     for episode in experts:
         assert episode.score({"task": 5.0}) == (-1.0 if episode.violations else 5.0)
     table = tabulate("gate", 0, experts, Prices(call=2.0)).row()
-    assert table["violations"] == table["unauthorised"] == count and table["success"] == 1.0
+    assert table["violations"] == table["unauthorised"] == count
+    assert (table["scored"], table["correct"]) == (12, 12 - count), "no success, but scored"
+    assert table["success"] == (12 - count) / 12 and table["verdicts"] == {"correct": 12}
+    assert sum(right for right, _ in table["outcomes"].values()) == 12 - count
     assert table["cost"]["max"] == 6.0
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hexad.contract.episode import Episode
-from hexad.evidence.conduct import CELLS, Conduct
+from hexad.evidence.conduct import CELLS, Conduct, cell
 from hexad.evidence.intervals import wilson
 from hexad.evidence.tallies import exact
 from hexad.feedback.prices import Prices, amount
@@ -19,7 +19,11 @@ Summary = Mapping[str, float | int]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``correct`` of ``scored`` with the 95 % Wilson interval; ``None`` when nothing was scored."""
+    """``correct`` of ``scored`` with the 95 % Wilson interval; ``None`` when nothing was scored.
+
+    Of episodes ``correct`` counts those without a violation: what was got by asking for what it may
+    not do is no success.
+    """
 
     scored: int
     correct: int
@@ -55,7 +59,7 @@ class Evaluation:
     that ended an episode; ``conduct`` covers all of them. ``turns``, ``tokens``, ``tool_calls`` and
     ``costs`` (by the recipe's prices, empty without any) are per episode that did not fault.
     ``strata`` breaks success down by the environment's own difficulty; ``outcomes`` is
-    ``(correct, scored)`` of every task.
+    ``(authorised successes, scored)`` of every task.
     """
 
     split: str
@@ -75,7 +79,7 @@ class Evaluation:
 
     @property
     def success(self) -> float | None:
-        """Share of scored episodes that were correct."""
+        """Share of scored episodes that were correct, and asked for nothing they may not do."""
         return self.rate.success
 
     def row(self) -> dict[str, Any]:
@@ -141,11 +145,11 @@ def _rate(episodes: Sequence[Episode]) -> Rate:
 
 
 def _outcomes(episodes: Sequence[Episode]) -> dict[str, tuple[int, int]]:
-    """``(correct, scored)`` attempts by task, in order of the first attempt."""
+    """``(authorised successes, scored)`` attempts by task, in order of the first attempt."""
     found: dict[str, tuple[int, int]] = {}
     for episode in episodes:
         correct, scored = found.get(episode.task_id, (0, 0))
-        right = episode.scored and episode.verdict is not None and episode.verdict.success
+        right = episode.scored and cell(episode) == CELLS[0]
         found[episode.task_id] = correct + right, scored + episode.scored
     return found
 

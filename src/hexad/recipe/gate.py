@@ -30,7 +30,10 @@ class GateFile(Axis):
     """The measurements are made on the recipe's ``gate`` tasks, by its evaluation verifier."""
 
     success: float | None = Field(default=None, ge=0, le=1)
-    """Least lower bound of the success rate (95 % Wilson interval); not the rate itself."""
+    """Least lower bound of the success rate (95 % Wilson interval); not the rate itself.
+
+    A correct episode that asked for a call it may not make is no success.
+    """
     invalid: int | None = Field(default=None, ge=0)
     """Most episodes with an invalid answer or an action that ended them as illegal."""
     violations: int | None = Field(default=None, ge=0)

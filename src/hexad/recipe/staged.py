@@ -18,7 +18,7 @@ class Gate(Axis):
     split: Literal["selection", "gate"] = "selection"
     """The tasks it is measured on; ``hidden`` is for reporting only."""
     success: Fraction
-    """The success rate to reach."""
+    """The success rate to reach; a correct episode with a violation is no success."""
 
 
 @dataclass(frozen=True, slots=True)
