@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -43,7 +44,6 @@ def run(tmp_path_factory):
 @pytest.fixture
 def tampered(run, tmp_path):
     """Copy the run with its last step's episodes changed by a function."""
-    import shutil
 
     def change(edit):
         shutil.copytree(run, tmp_path / "run")
@@ -93,8 +93,6 @@ def test_what_was_tampered_with_is_named(tampered):
 
 
 def test_without_a_log_prob_or_an_episode_nothing_is_proved(run, tampered, tmp_path):
-    import shutil
-
     from hexad.contract.episode import Actor
 
     shutil.copytree(run, tmp_path / "copy")
@@ -196,6 +194,21 @@ def test_the_audit_finds_what_was_paid_for_nothing(tampered):
     assert stage["audit"]["cells"] == found["cells"] and render(summarize(folder))
     code, refused, _ = hexad("audit", folder, "--cell", "middle")
     assert code == 2 and "no cell" in refused["error"]["what"]
+
+
+def test_one_verifier_on_both_sides_is_no_independent_outcome(run, tmp_path, monkeypatch):
+    code, found, err = hexad("audit", run)
+    assert code == 0 and found["independent"], err
+    monkeypatch.setattr("hexad.environments.calculator.CalculatorFamily.evaluation_verifier", None)
+    code, refused, _ = hexad("audit", run)
+    assert code == 2 and "no independent outcome" in refused["error"]["what"]
+    shutil.copytree(run, tmp_path / "copy")
+    path = tmp_path / "copy" / "recipe.yaml"
+    asked = "process: {remaining: {signal: remaining_operations, paid: increment}}"
+    assert "  process: {}" in path.read_text()
+    path.write_text(path.read_text().replace("process: {}", asked))
+    code, found, err = hexad("audit", tmp_path / "copy", "--process", "remaining")
+    assert code == 0 and not found["independent"], (found, err)
 
 
 def test_a_gate_answers_with_its_exit_code(run, tmp_path):

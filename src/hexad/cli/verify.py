@@ -80,7 +80,8 @@ def quadrants(
         with opened(_sampled(run_dir)) as archive:
             found = audit(archive, high, process)
     table = Table(title=f"{found['stage']}: stored episodes", title_justify="left")
-    for column in (found["of"], "independent hit", "independent miss"):
+    whose = "independent" if found["independent"] else "training verifier's"
+    for column in (found["of"], f"{whose} hit", f"{whose} miss"):
         table.add_column(column, justify="right")
     for reward, sign in (("high", ">="), ("low", "<")):
         counts = [str(found["cells"][f"{reward}-{outcome}"]) for outcome in ("hit", "miss")]

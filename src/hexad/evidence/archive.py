@@ -35,10 +35,15 @@ class Archive:
     version: int
     feedback: Feedback
     examiner: Feedback
-    """The evaluation's, which training never sees."""
+    """The evaluation's: an object of its own, though not always another verifier."""
     _chat: Chat
     _tasks: dict[tuple[Split, str], Task] = field(default_factory=dict)
     _read: dict[Split, int] = field(default_factory=dict)
+
+    @property
+    def independent(self) -> bool:
+        """Whether evaluations are judged by another verifier than training, by their digests."""
+        return self.feedback.verifier.digest != self.examiner.verifier.digest
 
     @property
     def steps(self) -> list[int]:

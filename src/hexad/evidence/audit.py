@@ -30,11 +30,22 @@ def audit(archive: Archive, high: float, process: str | None = None) -> Row:
     signal gained from the first state to the last takes its place; raises ``UserError`` where the
     recipe has no such signal. What either side left unscored is in no cell and counted.
     ``paid_for_nothing`` is the share of high ones that missed, with its 95 % Wilson interval.
+
+    Raises ``UserError`` also where the evaluation's verifier is training's own: its reward beside
+    itself shows no hole. A signal is held to that outcome all the same; ``independent`` tells.
     """
     weights, known = archive.recipe.feedback.weights, archive.recipe.feedback.process
     if process is not None and process not in known:
         what, fix = f"there is no process signal {process!r}", nearest(process, known)
         raise UserError(what, where="--process", fix=fix)
+    if process is None and not archive.independent:
+        raise UserError(
+            "training and evaluation are judged by one verifier, so there is no independent "
+            "outcome to hold the reward to",
+            where=str(archive.part.folder),
+            fix="give the environment an `evaluation_verifier` of its own, or hold the verifier "
+            "to judged conversations: `hexad check RECIPE --labels FILE`",
+        )
     cells: dict[str, list[str]] = {name: [] for name in CELLS}
     unscored = 0
     for episode in archive.episodes():
@@ -53,6 +64,7 @@ def audit(archive: Archive, high: float, process: str | None = None) -> Row:
         "stage": archive.part.name,
         "of": process or REWARD,
         "high": high,
+        "independent": archive.independent,
         "cells": {name: len(ids) for name, ids in cells.items()},
         "unscored": unscored,
         "paid_for_nothing": missed / paid if paid else None,
