@@ -27,6 +27,7 @@ from hexad.evidence.ledger import Ledger
 from hexad.evidence.ranking import Ranking, Rewards, rank
 from hexad.evidence.triggers import Watch
 from hexad.evidence.watcher import Blind, Watcher
+from hexad.feedback.registry import require_apart
 from hexad.learner import checkpoint
 from hexad.learner.critic import Critic, SharedCritic
 from hexad.learner.held_out import token_loss
@@ -209,9 +210,7 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
     if source is not None:
         held.callback(source.close)
     place = Place(run_dir, recipe.system.engine_rows, sink)
-    examiner = independent(world, recipe, held) if first else None
-    if examiner is not None:
-        verifiers.write(run_dir, world.feedback, examiner.feedback)
+    examiner = _examiner(world, recipe, run_dir, held) if first else None
     loop = Loop(
         Parts(
             recipe=recipe,
@@ -241,6 +240,19 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
     registry.register("lineage", lineage)
     registry.register("source", source or Elsewhere())
     return loop
+
+
+def _examiner(world: World, recipe: Recipe, run_dir: Path, held: ExitStack) -> World:
+    """The world of evaluations; the cards of both verifiers are kept in the run folder.
+
+    Raises ``UserError`` where training is judged by the evaluator.
+    """
+    examiner = independent(world, recipe, held)
+    trained, judging = world.feedback, examiner.feedback
+    if trained is not None and judging is not None:
+        require_apart(world.family, trained.verifier, judging.verifier)
+    verifiers.write(run_dir, trained, judging)
+    return examiner
 
 
 class Elsewhere:

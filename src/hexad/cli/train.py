@@ -13,6 +13,7 @@ from rich.console import Console
 from hexad.cli.interrupt import Interrupts
 from hexad.cli.ranks import first
 from hexad.cli.report import Interrupted
+from hexad.feedback.registry import require_other_name
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import dump, tree
 from hexad.recipe.load import load
@@ -49,8 +50,14 @@ class Order:
 
 
 def dry_run(order: Order, console: Console) -> dict[str, Any]:
-    """Print the resolved recipe and how it departs from its preset; nothing is trained."""
+    """Print the resolved recipe and how it departs from its preset; nothing is trained.
+
+    Raises ``UserError`` for a recipe that would train on the evaluator.
+    """
     recipe = load(order.recipe, list(order.overrides))
+    for one in [recipe] if isinstance(recipe, Recipe) else [each.recipe for each in recipe.stages]:
+        if not one.feedback.options:  # else it is another verifier of the same name
+            require_other_name(one.task.environment, one.feedback.verifier)
     lines = headlines(recipe)
     console.print(*(f"# {line}" for line in lines), sep="\n", highlight=False, markup=False)
     console.print(dump(recipe), highlight=False, markup=False, soft_wrap=True, end="")

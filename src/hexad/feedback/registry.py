@@ -9,7 +9,7 @@ from typing import Any
 from hexad.contract.faults import UserError
 from hexad.contract.lookup import find
 from hexad.environments.protocol import TaskFamily
-from hexad.environments.registry import Origin
+from hexad.environments.registry import FAMILIES, Origin
 from hexad.feedback.isolated import IsolatedVerifier
 from hexad.feedback.protocol import Verifier
 
@@ -71,6 +71,39 @@ def evaluation_verifier(
     if isinstance(named, str):
         return _make(named, family, origin, None)
     return verifier(training, family, origin, options)
+
+
+def require_other_name(environment: str, training: str | None) -> None:
+    """Raise ``UserError`` where ``training`` names the evaluator of ``environment``.
+
+    Nothing is made: of an environment that a function makes, nothing is known here.
+    """
+    factory = find(environment, FAMILIES, what="environment", where="task.environment")
+    final, own = (getattr(factory, key, None) for key in ("evaluation_verifier", "verifier"))
+    if training is not None and isinstance(final, str) and final != own:
+        if VERIFIERS.get(training, training) == VERIFIERS.get(final, final):
+            raise _evaluator(environment, own)
+
+
+def require_apart(family: TaskFamily, training: Verifier, evaluation: Verifier) -> None:
+    """Raise ``UserError`` where ``family`` has an evaluator of its own, and training uses it.
+
+    The final evaluator takes no part in training (contract.md, 4.1). What tells them apart are
+    their digests. A family that names one verifier for both, or none for evaluation, passes.
+    """
+    final, own = (getattr(family, key, None) for key in ("evaluation_verifier", "verifier"))
+    if isinstance(final, str) and final != own and training.digest == evaluation.digest:
+        raise _evaluator(family.name, own)
+
+
+def _evaluator(environment: str, own: object) -> UserError:
+    fix = f"leave it out to train by {own}" if isinstance(own, str) else "name another one"
+    return UserError(
+        f"this is the verifier that evaluates {environment}: once it is trained on, no evaluation "
+        "is independent of training",
+        where=_WHERE,
+        fix=fix,
+    )
 
 
 def build(name: str, family: TaskFamily, options: Mapping[str, Any] | None = None) -> Verifier:
