@@ -17,7 +17,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,17 @@ def recipe_of(job: Job, bed: Bed, more: Sequence[str] = ()) -> Recipe:
     made = load(RECIPE, [*own, *bed.overrides, *job.case.overrides, *more])
     assert isinstance(made, Recipe)
     return made
+
+
+def start(job: Job, bed: Bed, out: Path, model: str) -> str:
+    """The policy that ``job`` starts from: ``model``, or what its case trains of it first."""
+    if not job.case.before:
+        return model
+    first = Job(replace(job.case, overrides=job.case.before, before=()), job.seed)
+    folder = out / f"before-{job.case.symptom}-{job.seed}"
+    if not ended(folder):
+        run(first, bed, folder, [f"policy.model={model}", "run.checkpoints.keep=1"])
+    return str(folder)
 
 
 def ended(folder: Path) -> bool:
@@ -219,8 +230,10 @@ def main() -> None:
             late = options.seconds is not None and time.monotonic() - begun > options.seconds
             if late or (options.limit is not None and trained >= options.limit):
                 continue
-            run(job, bed, folder, [f"policy.model={options.model}"])
+            policy = start(job, bed, out, options.model)
+            run(job, bed, folder, [f"policy.model={policy}"])
             trained += 1
+            done.pop(job.name, None)  # it may have been trained before
         if done.get(job.name, {}).get("rules") == rules:
             continue
         row = done[job.name] = named(folder, job)

@@ -85,6 +85,17 @@ class PaidMore(PaidByToken):
     price = 0.03
 
 
+class PaidWhereHard(PaidByToken):
+    """A twentieth for every token on tasks of three operations: it talks on where it is lost."""
+
+    price = 0.05
+
+    def rewards(self, verdict: Verdict, episode: Episode) -> tuple[Reward, ...]:
+        """The component ``task``, and ``tokens`` on hard tasks."""
+        hard = episode.stratum == "operations 3"
+        return tuple(r for r in super().rewards(verdict, episode) if hard or r.component == "task")
+
+
 class PaidMost(PaidByToken):
     """Ten times that."""
 
@@ -182,6 +193,8 @@ class Case:
     strength: str
     overrides: tuple[str, ...] = ()
     patch: Patch = nullcontext
+    before: tuple[str, ...] = ()
+    """Overrides of a run that comes first, and whose policy this one starts from."""
 
     @property
     def name(self) -> str:
@@ -220,11 +233,10 @@ def _wrong_sign(surrogate: str) -> tuple[str, ...]:
     )
 
 
-def _rambling(temperature: float) -> tuple[str, ...]:
-    """No limit stops an answer that lost its way, tokens weigh alike, and little is learned."""
-    sampling = f"policy.sampling.temperature={temperature}"
-    limits = "task.limits={turns: 6, turn_tokens: 300, context_tokens: 1500}"
-    return ("action.denominator=token", "update.optimizer.lr=1e-4", sampling, limits)
+def _rare(share: float) -> tuple[str, ...]:
+    """Three operations in ``share`` of the tasks, each token worth a token, little learned."""
+    tasks = f"task.train.options.operations={{1: {1.0 - share:g}, 3: {share:g}}}"
+    return (*_WIDE, tasks, "action.denominator=token", "update.optimizer.lr=1e-4")
 
 
 def _hole(modulus: int) -> tuple[str, ...]:
@@ -236,6 +248,12 @@ def _rising(peak: float) -> tuple[str, ...]:
     rate = f"{{lr: {peak}, schedule: constant, warmup_steps: 128, clip_norm: 1.0}}"
     return ("update.epochs=2", f"update.optimizer={rate}")
 
+
+_VERBOSE = (
+    *_WIDE,
+    "task.train.options.operations={1: 0.5, 3: 0.5}",
+    "feedback.mapping=injections:PaidWhereHard",
+)
 
 INJECTIONS: tuple[Case, ...] = (
     Case("verifier-hole", "last digit", _hole(10)),
@@ -250,9 +268,9 @@ INJECTIONS: tuple[Case, ...] = (
     Case("stale", "tail .1", (*_LATE, _SLOW.format(0.1))),
     Case("stale", "tail .3", (*_LATE, _SLOW.format(0.3))),
     Case("stale", "tail 1", (*_LATE, _SLOW.format(1.0))),
-    Case("length-weight", "temperature 1.2", _rambling(1.2)),
-    Case("length-weight", "temperature 1.4", _rambling(1.4)),
-    Case("length-weight", "temperature 1.6", _rambling(1.6)),
+    Case("length-weight", "1 task in 10", _rare(0.1), before=_VERBOSE),
+    Case("length-weight", "1 task in 7", _rare(0.14), before=_VERBOSE),
+    Case("length-weight", "1 task in 5", _rare(0.2), before=_VERBOSE),
     Case("observations-count", "discount of .998 a place", _placed("BY_PLACE")),
     Case("observations-count", "discount of .98 a place", _placed("BY_PLACE_MORE")),
     Case("observations-count", "potential", (*_PPO, "credit.shaping=injections:context_price")),

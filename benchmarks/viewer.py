@@ -59,7 +59,7 @@ def main() -> None:
         folder = Path(name)
         (folder / "episodes").mkdir()
         store(folder / "episodes", count)
-        index = Index(folder)
+        index = Index(folder, {})
         row = {}
 
         def one() -> None:

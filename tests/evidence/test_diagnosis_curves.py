@@ -79,7 +79,7 @@ FLAT = {
 RISES = {"reward/success": level}
 LATE = 60
 CASES = {
-    "no-contrast": {"reward/success": lambda b: 0.05, "group/signal": lambda b: 0.04},
+    "no-contrast": FLAT | {"reward/success": lambda b: 0.05, "group/signal": lambda b: 0.04},
     "drift": {
         "reward/success": lambda b: level(b) if b < LATE else level(LATE) - 0.006 * (b - LATE),
         "policy/kl/mean": lambda b: 2e-4 if b < LATE else 5e-3,
@@ -181,6 +181,14 @@ def test_rounds_of_preferences_have_no_contrast_to_lose_but_success(recipe):
     assert keys == ["drift"] and "from 50% at batch 0 to 0%" in finding.evidence[0]
     assert finding.since == 40
     assert named(Curves(rounds, rows, held[:2]))[0] == []
+
+
+def test_a_policy_that_repeats_itself_is_cut_in_consequence(recipe):
+    columns = CASES["entropy-collapse"] | {"ending/truncated_tokens": lambda b: min(0.9, b / 60)}
+    keys, found = named(Curves(recipe(), run(**columns), selection(lambda b: 0.5)))
+    assert keys[:2] == ["entropy-collapse", "early-end"]
+    (cut,) = (f for f in found if f.symptom.key == "early-end")
+    assert cut.confidence == 0.6 and "stopped exploring" in " ".join(cut.evidence)
 
 
 def test_limits_that_cut_from_the_start_are_named_while_success_grows(recipe):

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from browser import Browser, needs_chromium
+from PIL import Image
 from shown_run import SCRIPT, batch, run
 
 from hexad.contract.store import Store
@@ -114,6 +115,18 @@ def test_dark_and_print_have_their_own_colours(browser, server):
         seen.append(browser.js(paper))
     browser.devtools("Emulation.setEmulatedMedia", media="", features=[])
     assert seen[0] == seen[2] == "rgb(255, 255, 255)" and seen[1] != seen[0]
+
+
+def test_pages_are_drawn(browser, server, tmp_path):
+    """Not blank, and of several colours: a style sheet that was not applied would show."""
+    for page in ("run/0/0", "run/0/0/diagnosis", "run/0/0/episodes", "run/0/0/episode?id=v2-1"):
+        browser.open(f"{server.url}{page}")
+        path = tmp_path / "page.png"
+        browser.picture(path)
+        with Image.open(path) as picture:
+            assert picture.width >= 1200 and len(picture.convert("RGB").getcolors(1 << 20)) > 20, (
+                page
+            )
 
 
 def test_a_report_works_from_a_file(browser, shown, tmp_path):

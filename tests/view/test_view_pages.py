@@ -3,13 +3,16 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from shown_run import HOSTILE, SCRIPT, batch, copied, run
 
+from fixtures.episodes import STORE_V1
 from hexad.contract.faults import UserError
+from hexad.contract.reward import Gate
 from hexad.contract.store import Store
 from hexad.evidence.ledger import Ledger
 from hexad.evidence.traces import write
@@ -114,7 +117,7 @@ def test_numbers_of_tokens_are_those_of_the_store(shown):
 
 def test_filters_orders_and_pages(tmp_path):
     folder = run(tmp_path / "long", batches=30)
-    index = Index(folder)
+    index = Index(folder, {})
     index.refresh()
     every = index.find(Query())
     assert (every.count, len(every.rows), every.pages) == (120, PAGE, 3)
@@ -135,7 +138,7 @@ def test_filters_orders_and_pages(tmp_path):
 
 def test_quadrants_come_from_the_audit(shown, tmp_path):
     folder = copied(shown, tmp_path / "audited")
-    index = Index(folder)
+    index = Index(folder, {})
     index.refresh()
     assert index.choices()["quadrant"] == []
     cells = {"high-hit": ["v0-0"], "high-miss": ["v1-3", "v2-3"], "low-hit": [], "low-miss": []}
@@ -162,11 +165,41 @@ def test_a_growing_and_merging_run_is_followed(shown, tmp_path):
     assert "v3-1" in body(site, "/run/0/0/episode?id=v3-1")
 
 
+def test_a_gate_and_weights_decide_what_an_episode_is_paid(shown, tmp_path):
+    """As training had it: the gate's reward in place of the components, or their weighted sum."""
+    folder = copied(shown, tmp_path / "gated")
+    store = Store(folder / "episodes")
+    last = store.read([2])
+    store.truncate(1)
+    store.append(2, [replace(last[0], gate=Gate(-3.0, SCRIPT)), *last[1:]])
+    index = Index(folder, {"style<b>": 4.0, "unused": 9.0})
+    index.refresh()
+    rewards = {row["episode_id"]: row["reward"] for row in index.find(Query()).rows}
+    assert (rewards["v1-0"], rewards["v2-0"]) == (1.0, -3.0)
+    assert rewards["v2-1"] == 0.0 + 4.0 * 0.25 - 0.5
+    page = body(Site([folder]), "/run/0/0/episode?id=v2-0")
+    assert "the episode is paid -3 whatever its components are: &lt;script&gt;" in page
+
+
+def test_parts_of_a_schema_without_gates_are_listed(shown, tmp_path):
+    folder = copied(shown, tmp_path / "old")
+    shutil.rmtree(folder / "episodes")
+    shutil.copytree(STORE_V1, folder / "episodes")
+    index = Index(folder, {})
+    index.refresh()
+    assert index.find(Query()).count == len(Store(STORE_V1).read()) > 0
+
+
 def test_several_runs_are_shown_side_by_side(shown, tmp_path):
     site = Site([shown, copied(shown, tmp_path / "other")])
     page = body(site, "/")
     assert "Runs side by side" in page and "75.0 % [70.5, 79.0] of 400" in page
     assert page.count('class="line run') == 2
+    assert 'data-live="/compare/stamp"' in page
+    before = body(site, "/compare/stamp")
+    with (tmp_path / "other" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 3}) + "\n")
+    assert body(site, "/compare/stamp") != before, "either of them grows"
 
 
 @pytest.mark.parametrize(

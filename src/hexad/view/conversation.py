@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hexad.contract.episode import Episode
-from hexad.contract.reward import OwnerKind, Reward
+from hexad.contract.reward import Gate, OwnerKind, Reward
 from hexad.contract.segment import NO_VERSION, Segment, Span
 from hexad.evidence.traces import NAMES
 from hexad.view.words import Words, visible
@@ -42,6 +42,7 @@ def conversation(episode: Episode, words: Words, traced: Traced) -> Row:
         "id": episode.episode_id,
         "segments": [_segment(episode, number, words) for number in range(len(episode.segments))],
         "at_end": [_reward(r) for r in episode.rewards if r.owner.kind is OwnerKind.END],
+        "gate": None if episode.gate is None else _gate(episode.gate),
         "ending": episode.ending,
         "verdict": verdict,
         "evidence": visible(verdict.evidence) if verdict else "",
@@ -158,6 +159,10 @@ def _span(segment: Segment, span: Span, texts: Sequence[str]) -> Row:
 
 def _owned(rewards: Sequence[Reward], kind: OwnerKind, index: int) -> list[Row]:
     return [_reward(r) for r in rewards if r.owner.kind is kind and r.owner.index == index]
+
+
+def _gate(gate: Gate) -> Row:
+    return {"reward": gate.reward, "reason": visible(gate.reason)}
 
 
 def _reward(reward: Reward) -> Row:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
 import duckdb
+import pyarrow.parquet as pq
 
 from hexad.contract.arrow import from_table
 from hexad.contract.episode import Episode
@@ -26,13 +28,18 @@ CREATE TABLE cells (episode_id VARCHAR, quadrant VARCHAR)
 """
 _FILL = """
 INSERT INTO episodes
-SELECT ?, file_row_number, step, episode_id, task_id, group_id, environment, actor, ending.kind,
+SELECT $name, file_row_number, step, episode_id, task_id, group_id, environment, actor, ending.kind,
   coalesce(verdict.status, 'not judged'),
-  CASE WHEN len(rewards) > 0 THEN list_sum(list_transform(rewards, lambda r: r.value)) END,
+  {reward},
   costs.sampled_tokens, costs.turns, costs.tool_calls,
   step - list_min(list_transform(provenance.versions, lambda v: v.version))
-FROM read_parquet(?, file_row_number = true)
+FROM read_parquet($path, file_row_number = true)
 """
+_WEIGHT = "list_extract($weights::DOUBLE[], list_position($names::VARCHAR[], r.component))"
+_SUM = f"""CASE WHEN len(rewards) > 0 THEN
+  list_sum(list_transform(rewards, lambda r: r.value * coalesce({_WEIGHT}, 1.0))) END"""
+_GATED = f"CASE WHEN gate IS NOT NULL THEN gate.reward ELSE {_SUM} END"
+"""What an episode is paid: the weighted components, or what the gate says in their place."""
 ORDERS = {
     "newest": "step DESC, file DESC, place",
     "oldest": "step, file, place",
@@ -125,12 +132,15 @@ class Found:
 class Index:
     """The stored episodes below ``folder``, which a training run may still write.
 
+    ``weights`` are those of the reward's components (``feedback.weights``).
+
     :meth:`refresh` reads the parts that are new and forgets those that a merge has replaced, so
     that a page costs a query in memory and never a scan. Safe to use from several threads.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, weights: Mapping[str, float]) -> None:
         self.folder, self.store = folder, Store(folder / "episodes")
+        self._weights = {"names": list(weights), "weights": list(weights.values())}
         self._lock = threading.Lock()
         self._base = duckdb.connect()
         self._base.execute(_TABLE)
@@ -220,7 +230,11 @@ class Index:
         size, count = part.path.stat().st_size, part.rows()  # raises for a torn or foreign file
         try:
             if count:
-                self._base.execute(_FILL, [part.path.name, str(part.path)])
+                # Schemas 1 and 2 knew no gate.
+                gated = "gate" in pq.read_schema(part.path).names
+                fill = _FILL.format(reward=_GATED if gated else _SUM)
+                names = {"name": part.path.name, "path": str(part.path)}
+                self._base.execute(fill, names | self._weights)
         except duckdb.Error as error:
             raise UserError(
                 f"the episodes of {part.path.name} cannot be read: {error}",

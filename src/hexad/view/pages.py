@@ -141,7 +141,8 @@ def report(run_dir: Path, stages: Sequence[Facts], episodes: int) -> str:
     """One page with everything in it: style, script, pictures, and ``episodes`` whole episodes."""
     shown = []
     for facts in stages:
-        index, words = Index(facts.part.folder), Words(facts.part.folder)
+        weights = facts.part.recipe.feedback.weights
+        index, words = Index(facts.part.folder, weights), Words(facts.part.folder)
         index.refresh()
         talks = [episode(index, row, words) for row in index.samples(episodes)]
         shown.append({**stage(facts), "diagnosis": diagnosis(facts), "episodes": talks})

@@ -55,7 +55,10 @@ class Run:
         """The stored episodes of a stage, up to date, and the texts of its tokens."""
         folder = facts.part.folder
         if folder not in self._indices:
-            self._indices[folder] = (Index(folder), Words(folder))
+            self._indices[folder] = (
+                Index(folder, facts.part.recipe.feedback.weights),
+                Words(folder),
+            )
         index, words = self._indices[folder]
         if words.source is None or not words.source.exists():
             self._indices[folder] = index, words = index, Words(folder)
@@ -95,6 +98,8 @@ class Site:
             return Answer(pages.asset(path[1]), _ASSETS[path[1]])
         if path == ["compare"]:
             return self._compare()
+        if path == ["compare", "stamp"]:
+            return self._stamps()
         if path[0] != "run" or len(path) < 2:
             raise _Missing
         run = _at(self.runs, path[1])
@@ -129,6 +134,10 @@ class Site:
     def _compare(self) -> Answer:
         named = [(run.name, run.stages) for run in self.runs]
         return self._page("compare.html", None, None, **pages.comparison(named))
+
+    def _stamps(self) -> Answer:
+        """Changes when any of the runs does."""
+        return Answer(json.dumps({"stamp": "".join(run.stamp for run in self.runs)}), JSON)
 
     def _episodes(self, run: Run, facts: Facts, query: Query) -> Answer:
         index, _ = run.stored(facts)

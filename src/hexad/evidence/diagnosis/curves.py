@@ -259,15 +259,7 @@ def early_end(curves: Curves) -> Finding | None:
     if not success.enough or success.recent >= SOLVED:
         return None
     flat = success.change < 0.05
-    told, confidence = [], 0.0
-    if cut.enough and cut.late > _CUT:
-        told.append(f"{cut.late:.0%} of episodes are cut by a limit, {cut.early:.0%} at first")
-        if cut.early > _CUT and cut.late > 0.5 * cut.early:  # the limit did it, not the policy
-            confidence = 0.85 if flat or cut.late > 2 * _CUT else 0.6
-        elif flat and cut.change > 0.1:
-            confidence = 0.75
-        if curves.recipe.critic is not None and curves.recipe.credit.truncation is None:
-            told.append("behind each cut they are paid the critic's value")
+    told, confidence = _cut_short(curves, flat)
     forced = cut.enough and cut.start > 1.5 * _CUT
     if _gives_up(curves) and (flat or forced):
         told.append(f"turns an episode fell from {turns.start:.2f} to {turns.late:.2f}")
@@ -277,12 +269,27 @@ def early_end(curves: Curves) -> Finding | None:
             confidence = max(confidence, 0.75)
     if not confidence:
         return None
-    if length_drift(curves) is not None:
-        told.append("episodes grow longer: look for what pays for that")
-        confidence = 0.6
-    told.append(f"success moved by {success.change:+.1%}")
+    explained = [follows for other, follows in _EXPLAINS_ENDS if other(curves) is not None]
+    told += [*explained, f"success moved by {success.change:+.1%}"]
     since = cut.since(lambda value: value > _CUT)
-    return Finding(SYMPTOMS["early-end"], confidence, since, tuple(told))
+    sure = 0.6 if explained else confidence
+    return Finding(SYMPTOMS["early-end"], sure, since, tuple(told))
+
+
+def _cut_short(curves: Curves, flat: bool) -> tuple[list[str], float]:
+    """What limits cut, and how sure that makes of an early end; 0 where they cut little."""
+    cut = curves.cut
+    if not cut.enough or cut.late <= _CUT:
+        return [], 0.0
+    told = [f"{cut.late:.0%} of episodes are cut by a limit, {cut.early:.0%} at first"]
+    confidence = 0.0
+    if cut.early > _CUT and cut.late > 0.5 * cut.early:  # the limit did it, not the policy
+        confidence = 0.85 if flat or cut.late > 2 * _CUT else 0.6
+    elif flat and cut.change > 0.1:
+        confidence = 0.75
+    if curves.recipe.critic is not None and curves.recipe.credit.truncation is None:
+        told.append("behind each cut they are paid the critic's value")
+    return told, confidence
 
 
 def _gives_up(curves: Curves) -> bool:
@@ -405,6 +412,14 @@ def _share(share: float) -> str:
     return f"in {share:.0%} of the batches"
 
 
+_EXPLAINS_ENDS = (
+    (length_drift, "episodes grow longer: look for what pays for that"),
+    (
+        entropy_collapse,
+        "the policy has stopped exploring, and repeats itself up to a limit or an end",
+    ),
+)
+"""Symptoms that cuts and short episodes follow from."""
 RULES: tuple[Callable[[Curves], Finding | None], ...] = (
     engine_mismatch,
     verifier_hole,
