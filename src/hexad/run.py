@@ -52,10 +52,11 @@ from hexad.rollout.world import World
 from hexad.schedule.asynchronous import AsynchronousSource, Supply
 from hexad.schedule.backend import Backend
 from hexad.schedule.flights import kept
+from hexad.schedule.held_rows import held_out
 from hexad.schedule.made import pair_rule
 from hexad.schedule.pairs import PAIRS, PairSource, RoundSource, stored_pairs
 from hexad.schedule.processes import Processes
-from hexad.schedule.rows import held_out, row_source
+from hexad.schedule.rows import row_source
 from hexad.schedule.source import Source
 from hexad.schedule.stored import ExpertShelf, FolderShelf, StoredSource, by_advantage
 from hexad.schedule.synchronous import SynchronousSource
@@ -146,7 +147,7 @@ def evaluate(
             asked = partial(rewarder.rewards, limit=recipe.system.micro_batch_tokens)
             _ranked(question, world, asked, recipe, place)
         else:
-            beside = _beside(recipe, policy, world)
+            beside = _beside(recipe, policy, world, run_dir)
             evaluate_world(question, world, folder=run_dir, rows=place.rows, beside=beside)
     return journal.rows(run_dir / journal.EVALUATIONS)[-1]
 
@@ -455,7 +456,7 @@ def _evaluator(
     learner: Learner | PreferenceLearner | RewardLearner, independent: World, place: Place
 ) -> Evaluator:
     """Success of the policy, or how a reward model ranks its attempts; that the model keeps."""
-    beside = _beside(learner.recipe, learner.policy, independent)
+    beside = _beside(learner.recipe, learner.policy, independent, place.folder)
 
     def run(split: str, tasks: int, version: int) -> float | None:
         recipe = learner.recipe
@@ -479,13 +480,13 @@ def _ranked(
     return rank(question, world, Ranking(rewards, pair_rule(recipe), recipe.data.group_size), place)
 
 
-def _beside(recipe: Recipe, policy: Policy, world: World) -> Beside:
+def _beside(recipe: Recipe, policy: Policy, world: World, folder: Path) -> Beside:
     """What an evaluation says beside success: of imitation, how it errs."""
     if recipe.update.surrogate != "nll":
         return nothing
     loss = partial(token_loss, policy, limit=recipe.system.micro_batch_tokens)
-    rows = held_out(recipe, world, Chats(policy.chat))
-    return Imitation(world, loss, policy.max_context, rows)
+    rows = held_out(recipe, world, Chats(policy.chat), folder)
+    return Imitation(world, loss, policy.max_context, rows.items, rows.flaws)
 
 
 def _both(first: Sink, second: Sink) -> Sink:

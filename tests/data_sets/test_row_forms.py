@@ -1,4 +1,4 @@
-"""Rows in TRL's formats, unchanged, and every way in which a row can be bad."""
+"""Rows of TRL's formats that are read, and every way in which a row can be bad."""
 
 import json
 
@@ -38,6 +38,9 @@ BAD = [
     ({"prompt": "2+3"}, Flaw.MISSING_SIDE, "completion is missing"),
     ({"completion": "5"}, Flaw.MISSING_SIDE, "prompt is missing"),
     ({"text": "2+3 is 5"}, Flaw.FORM, "here are text"),
+    ({"prompt": "2", "completions": ["3"], "labels": [True]}, Flaw.FORM, "completions: steps"),
+    ({**GOOD, "chat_template_kwargs": {"enable_thinking": True}}, Flaw.COLUMN, "chat_template_kwa"),
+    ({**GOOD, "images": ["x.png"]}, Flaw.COLUMN, "images would change"),
     ({"messages": "2+3"}, Flaw.FORM, "not a list"),
     ({"messages": ["2+3"]}, Flaw.MESSAGE, r"messages\[0\]"),
     ({**GOOD, "completion": "5"}, Flaw.FORM, "two forms"),

@@ -30,6 +30,10 @@ class Flaw(StrEnum):
     """The chat template of the model cannot render the conversation."""
     TOO_LONG = "too_long"
     """It has more tokens than ``task.limits.context_tokens``."""
+    COLUMN = "column"
+    """A column says how the row is to be rendered, and is not read here."""
+    IN_TRAINING = "in_training"
+    """A held-out row whose prompt is trained on."""
 
 
 class BadRow(Exception):

@@ -1,4 +1,4 @@
-"""The forms of a row, as TRL has them: demonstrations, pairs and labelled answers."""
+"""The forms of a row that are read, of those that TRL has: docs/data-sets.md lists them all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from hexad.data_sets.messages import Said, conversation, text_message, tools_of
 
 FIELD_BYTES = 10_000_000
 """Most bytes of text, in UTF-8, that one field of a row may hold."""
+_RENDERING = ("chat_template_kwargs", "image", "images", "video", "videos", "audio", "audios")
+"""Columns that TRL renders a row with, and that nothing here reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,13 @@ def labelled(row: Mapping[str, Any]) -> tuple[Dialogue, bool]:
 
 
 def _keys(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are there. Raises ``BadRow`` for one that is too large."""
+    """The fields that are there. Raises ``BadRow`` for one that is too large, or would be lost."""
     keys = {str(key): value for key, value in row.items() if value is not None}
+    if lost := [key for key in _RENDERING if key in keys and keys[key] not in ({}, [])]:
+        detail = f"{lost[0]} would change how the row is rendered, and is not read"
+        raise BadRow(Flaw.COLUMN, detail)
+    if "completions" in keys:
+        raise BadRow(Flaw.FORM, "completions: steps with labels of their own are not read")
     for key, value in keys.items():
         if (size := _bytes(value)) > FIELD_BYTES:
             raise BadRow(Flaw.FIELD_SIZE, f"{key} holds {size} bytes of text, over {FIELD_BYTES}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ class Imitation:
     ``token_loss`` is on ``held_out`` episodes or, without any, on the expert's demonstrations of
     the very tasks that were evaluated, where the family has an expert. What the policy may not do
     (``world.limits``) does not cut the expert; what has more than ``positions`` tokens is left out.
+    ``dropped`` counts held-out rows that are not among them, by flaw.
     ``first_error`` and ``recovery`` are there where the family gives advice.
     """
 
@@ -37,6 +38,7 @@ class Imitation:
     loss: Loss
     positions: int
     held_out: Sequence[Episode] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
     _shown: dict[tuple[Split, int], Sequence[Episode]] = field(default_factory=dict)
 
     def __call__(
@@ -48,6 +50,8 @@ class Imitation:
             loss, tokens = self.loss(shown)
             of = "held_out" if self.held_out else "expert"
             found["token_loss"] = {"mean": loss, "tokens": tokens, "of": of}
+            if self.dropped:
+                found["token_loss"]["dropped"] = dict(self.dropped)
         if isinstance(self.world.family, Advising):
             found |= errors(self.world.family, self.world.chat, tasks, episodes)
         return {"imitation": found} if found else {}

@@ -18,7 +18,9 @@ def lines(found: Sequence[Row]) -> dict[str, str]:
     shown: dict[str, str] = {}
     losses = [f"{each['token_loss']['mean']:.3f}" for each in found if "token_loss" in each]
     if losses:
-        shown["held-out token loss"] = " > ".join(losses)
+        dropped = found[-1].get("token_loss", {}).get("dropped", {})
+        left = "".join(f"; {count} rows dropped: {flaw}" for flaw, count in dropped.items())
+        shown["held-out token loss"] = " > ".join(losses) + left
     if found and "first_error" in found[-1]:
         hazards = [f"{row['hazard']:.2f}" for row in found[-1]["first_error"]]
         shown["first error by turn"] = " ".join(hazards)

@@ -8,7 +8,7 @@ from hexad.recipe.axis import Axis
 
 
 class DataSetSpec(Axis):
-    """A table of rows in TRL's formats; see docs/data-sets.md."""
+    """A table of rows in the formats that docs/data-sets.md lists."""
 
     path: str
     """A file; format ``hf``: a folder that ``save_to_disk`` wrote, or a data set's name."""

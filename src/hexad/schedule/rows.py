@@ -150,17 +150,6 @@ def row_source(
     return RowSource(PairSource(found, world, recipe, folder, sink), told, sink)
 
 
-def held_out(recipe: Recipe, world: World, chats: Chats) -> tuple[Episode, ...]:
-    """The rows of ``data.held_out``, which nobody is trained on; none where there are none.
-
-    Raises ``UserError`` as :func:`row_source` does.
-    """
-    if recipe.data.held_out is None:
-        return ()
-    rows = Rows.open(recipe.data.held_out, "data.held_out", world, chats)
-    return rows.demonstrations(recipe).items
-
-
 def _size(kept: Gathered[Any], recipe: Recipe) -> int:
     """How many rows are used: ``data.size``, or all. Raises ``UserError`` if there are fewer."""
     count = len(kept.items)
@@ -171,14 +160,18 @@ def _size(kept: Gathered[Any], recipe: Recipe) -> int:
     return size
 
 
-def _told(rows: Rows, kept: Gathered[Any], folder: Path) -> RowsRead:
-    path = folder / BAD_ROWS
+def write_bad(kept: Gathered[Any], path: Path) -> None:
+    """One line a dropped row; no file where there is none."""
     lines = [canonical_json(each.json()) + "\n" for each in kept.dropped]
-    with disk_errors(f"write {BAD_ROWS}", path):
+    with disk_errors(f"write {path.name}", path):
         if lines:
-            write_whole(path, "".join(lines).encode(), BAD_ROWS)
+            write_whole(path, "".join(lines).encode(), path.name)
         else:
             path.unlink(missing_ok=True)
+
+
+def _told(rows: Rows, kept: Gathered[Any], folder: Path) -> RowsRead:
+    write_bad(kept, folder / BAD_ROWS)
     examples = tuple(each.text() for each in kept.dropped[:3])
     name, digest = rows.spec.path, rows.table.digest
     return RowsRead(0, name, digest, kept.rows, kept.flaws, examples)
