@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
-from hexad.contract.digest import canonical_json, digest
+from hexad.contract.digest import digest
 from hexad.contract.ending import Ending, EndingKind
 from hexad.contract.episode import Actor, Costs, Episode
 from hexad.contract.faults import UserError
@@ -36,7 +36,8 @@ class Chats:
 
     def __call__(self, tools: Sequence[ToolSchema]) -> Chat:
         """The chat that offers ``tools``. Raises ``UserError`` for a template without tools."""
-        return self._of(canonical_json([asdict(tool) for tool in tools]))
+        # Not sorted: a template shows the keys of a schema in the order that they have.
+        return self._of(json.dumps([asdict(tool) for tool in tools]))
 
 
 @dataclass(frozen=True, slots=True)
