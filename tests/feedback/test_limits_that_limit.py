@@ -1,6 +1,7 @@
 """Field case O17: a limit stops the work, on any thread, and a good answer is right after it."""
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import time
@@ -25,6 +26,9 @@ ENDED = episode(ending=Ending.of(EndingKind.TERMINAL), verdict=None, rewards=())
 THIRD = Task("t", Split.TRAIN, {"answer": "1/3"})
 
 
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bubblewrap")
+
+
 def says(text):
     return (Message(Role.ASSISTANT, text),)
 
@@ -33,8 +37,8 @@ def says(text):
 def make():
     made = []
 
-    def build(name):
-        made.append(verifier(name, GOOD.make(), GOOD))
+    def build(name, options=None):
+        made.append(verifier(name, GOOD.make(), GOOD, options))
         return made[-1]
 
     yield build
@@ -99,3 +103,20 @@ def test_what_math_verify_cannot_simplify_in_time_is_a_timeout_and_a_good_answer
     assert str(found.status) in ("timeout", "wrong", "invalid") and found.score == 0.0
     judge._limit = 60.0
     assert str(judge.verify(THIRD, ENDED, says("1/3")).status) == "correct"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "data", "text"),
+    [
+        pytest.param(
+            *("python", {"memory": 4096, "seconds": 20.0}),
+            *({"tests": ["assert f(2) == 4"]}, "def f(x): return len(bytes(x << 30)) >> 29"),
+            marks=needs_bwrap,
+        ),
+        ("numeric", {"absolute": 0.5}, {"answer": 1}, "1.5"),
+        ("exact", {"ignore_case": True}, {"answer": "Paris"}, "PARIS"),
+    ],
+)
+def test_options_of_a_ready_verifier_hold_in_its_process(make, name, options, data, text):
+    found = make(name, options).verify(Task("t", Split.TRAIN, data), ENDED, says(text))
+    assert str(found.status) == "correct", found

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import hexad
-from hexad.contract.faults import UserError
+from hexad.contract.faults import UserError, VerifierFault
 from hexad.feedback import sandbox
 from hexad.feedback.registry import build
 from hexad.feedback.sandbox import Limits, run
@@ -154,6 +154,7 @@ def test_privileges_do_not_come_back():
         "chroot(b'/tmp')",
         "setns(0, 0)",
         "syscall(425, 1, 0)",  # io_uring
+        "syscall(438, 0, 1, 0)",  # pidfd_getfd: open files of others
         "syscall(0x40000000 + 39)",  # getpid of another ABI
     ],
 )
@@ -308,3 +309,27 @@ def test_a_bubblewrap_that_cannot_make_namespaces_is_refused(monkeypatch, tmp_pa
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UserError, match="cannot make one"):
         sandbox.require_sandbox()
+
+
+def test_a_limit_that_cannot_be_set_is_the_sandboxs_failure_and_not_the_programs():
+    beyond = Limits(memory=1 << 50)
+    with pytest.raises(VerifierFault, match="could not be made: OverflowError"):
+        attack("print('begun')", beyond)
+    with pytest.raises(UserError, match="could not be made: OverflowError"):
+        sandbox.require_sandbox(beyond)
+
+
+def test_a_sandbox_that_is_not_made_in_time_is_no_time_out_of_the_program(monkeypatch):
+    monkeypatch.setattr(sandbox, "START", 1e-3)
+    with pytest.raises(VerifierFault, match="did not start"):
+        attack("print('begun')")
+
+
+def test_python_that_does_not_start_within_the_limits_is_refused_beforehand():
+    with pytest.raises(UserError, match="does not start within the limits"):
+        sandbox.require_sandbox(Limits(memory=8))
+
+
+def test_the_program_cannot_speak_for_the_sandbox():
+    program = "os.write(2, b'x' * 65536)\nprint(os.readlink('/proc/self/fd/2'))"
+    assert attack(program).output == b"/dev/null\n"

@@ -13,23 +13,27 @@ import secrets
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import hexad
-from hexad.contract.faults import UserError
+from hexad.contract.faults import UserError, VerifierFault
 from hexad.feedback import seccomp
 
 WORK = "/tmp"
 """The work folder inside: the only place that can be written."""
+START = 20.0
+"""Seconds that making the sandbox may take; they are no part of a program's limit."""
 _PACKAGE = Path(hexad.__file__).resolve().parent
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _CHUNK = 65536
+_UP = b"the sandbox is up\n"
 
 _INSIDE = """
 import os, resource, sys
@@ -42,9 +46,15 @@ if uid:
     os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
 resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
 os.umask(0o077)
+nowhere = os.open(os.devnull, os.O_WRONLY)
+os.write(2, b"the sandbox is up\\n")
+os.dup2(nowhere, 2)
 os.execv(sys.executable, [sys.executable, "-I", "-S", "-X", "utf8", *sys.argv[6:]])
 """
-"""Sets the limits, gives every privilege up, and becomes the program."""
+"""Sets the limits, gives every privilege up, says so, and becomes the program.
+
+Until it has said so its stderr leads to the caller, and a failure is not the program's.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +80,17 @@ class Ran:
     over: str | None = None
 
 
-def require_sandbox() -> None:
-    """Raise ``UserError`` where bubblewrap is missing or may not run."""
-    tried = run(("-c", "print('up')"), b"", Limits(seconds=30.0))
-    if tried.output != b"up\n":
-        what = f"generated code runs only in a sandbox, and bubblewrap cannot make one: {tried}"
+def require_sandbox(limits: Limits | None = None) -> None:
+    """Raise ``UserError`` where bubblewrap is missing or may not run, or Python in ``limits``."""
+    try:
+        tried = run(("-c", "print('up')"), b"", replace(limits or Limits(), seconds=30.0))
+    except VerifierFault as fault:
+        what = f"generated code runs only in a sandbox, and bubblewrap cannot make one: {fault}"
         fix = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1)"
-        raise UserError(what, where="feedback.verifier", fix=fix)
+        raise UserError(what, where="feedback.verifier", fix=fix) from None
+    if tried.output != b"up\n":
+        what, fix = f"Python does not start within the limits of the sandbox: {tried}", "allow more"
+        raise UserError(what, where="feedback.options", fix=fix)
 
 
 def _bubblewrap() -> str:
@@ -93,31 +107,50 @@ def _bubblewrap() -> str:
 def run(arguments: tuple[str, ...], stdin: bytes, limits: Limits) -> Ran:
     """Run Python with ``arguments`` inside, and kill all that is left of it afterwards.
 
-    At most ``limits.output`` bytes of its output are kept; what it writes to stderr is lost. Raises
-    ``UserError`` without bubblewrap.
+    At most ``limits.output`` bytes of its output are kept; what it writes to stderr is lost. Its
+    time begins when the sandbox is made. Raises ``UserError`` without bubblewrap and
+    ``VerifierFault`` where the sandbox could not be made: then the program has not begun.
     """
     bwrap = _bubblewrap()
-    with _readable(seccomp.program()) as calls:
+    heard, told = socket.socketpair()  # unlike a pipe it cannot be opened again through /proc
+    with heard, told, _readable(seccomp.program()) as calls:
         process = subprocess.Popen(
             [*_command(bwrap, limits, calls), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=told,
             env={},
             pass_fds=(calls,),
             start_new_session=True,
         )
-    output, over = bytearray(), None
-    try:
-        over = _converse(process, stdin, limits, output)
-        if over is None:
-            process.wait()
-    finally:
-        _end(process)
+        output, over = bytearray(), None
+        try:
+            told.close()
+            _await_start(heard)
+            over = _converse(process, stdin, limits, output)
+            if over is None:
+                process.wait()
+        finally:
+            _end(process)
     code = process.returncode
     if over is None and code in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
         over = "seconds"
     return Ran(bytes(output[: limits.output]), code, over)
+
+
+def _await_start(heard: socket.socket) -> None:
+    """Until the limits hold and the program begins. Raises ``VerifierFault`` if it never does."""
+    deadline, text = time.monotonic() + START, b""
+    while _UP not in text:
+        heard.settimeout(max(1e-3, deadline - time.monotonic()))
+        try:
+            chunk = heard.recv(_CHUNK)
+        except TimeoutError:
+            raise VerifierFault(f"the sandbox did not start within {START:g} s") from None
+        if not chunk:
+            last = text.decode("utf-8", "replace").strip().split("\n")[-1]
+            raise VerifierFault(f"the sandbox could not be made: {last or 'no reason given'}")
+        text += chunk
 
 
 @contextmanager

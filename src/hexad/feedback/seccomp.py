@@ -20,7 +20,8 @@ _MACHINES = {
         "umount2 166, init_module 175, kexec_load 246, add_key 248, request_key 249, keyctl 250, "
         "unshare 272, perf_event_open 298, setns 308, process_vm_readv 310, "
         "process_vm_writev 311, finit_module 313, memfd_create 319, bpf 321, userfaultfd 323, "
-        "io_uring_setup 425, open_tree 428, move_mount 429, fsopen 430, fsmount 432",
+        "io_uring_setup 425, open_tree 428, move_mount 429, fsopen 430, fsmount 432, "
+        "pidfd_getfd 438",
     ),
     "aarch64": (
         0xC00000B7,
@@ -29,7 +30,8 @@ _MACHINES = {
         "init_module 105, ptrace 117, msgget 186, semget 190, shmget 194, add_key 217, "
         "request_key 218, keyctl 219, perf_event_open 241, setns 268, process_vm_readv 270, "
         "process_vm_writev 271, finit_module 273, memfd_create 279, bpf 280, userfaultfd 282, "
-        "io_uring_setup 425, open_tree 428, move_mount 429, fsopen 430, fsmount 432",
+        "io_uring_setup 425, open_tree 428, move_mount 429, fsopen 430, fsmount 432, "
+        "pidfd_getfd 438",
     ),
 }
 """Machine -> audit architecture, number of ``clone``, names and numbers that are denied."""

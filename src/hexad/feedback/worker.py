@@ -49,10 +49,16 @@ def _verifier(text: str) -> Answer:
 
 
 def _limit_memory(megabytes: int) -> None:
-    """Let the address space grow by ``megabytes`` from here, and no further."""
+    """Let the address space grow by ``megabytes`` from here, and no further.
+
+    The limit is soft, so that the sandbox gives what it starts a limit of its own, also a higher
+    one. Nothing that the policy wrote runs in this process and could raise it.
+    """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + (megabytes << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 if __name__ == "__main__":

@@ -82,9 +82,9 @@ class PythonVerifier:
     memory = common.MEMORY
 
     def __init__(self, family: object, seconds: float = 5.0, memory: float = 256) -> None:
-        sandbox.require_sandbox()
         seconds = common.option("seconds", seconds, 0.1, 600.0)
         self._limits = Limits(seconds, int(common.option("memory", memory, 64, 65536)))
+        sandbox.require_sandbox(self._limits)
         self.timeout = 20.0 + 2.0 * seconds
         self.card = Card(
             "python",
