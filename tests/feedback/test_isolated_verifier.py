@@ -86,6 +86,14 @@ def test_a_verdict_comes_back_and_prints_do_not(make):
     assert isolated.live_workers == 1 and isolated.digest == "bad_parts"
 
 
+def test_a_time_limit_may_follow_from_the_task(make):
+    isolated, long = make("TimedByTask"), Task("t", Split.TRAIN, {"seconds": 0.5})
+    for verdict in (judge(isolated, long, ended(), TRANSCRIPT) for _ in range(2)):
+        assert json.loads(verdict.evidence) == {"limit": "seconds", "allowed": 0.5}
+    junk = judge(isolated, Task("t", Split.TRAIN, {"seconds": "long"}), ended(), TRANSCRIPT)
+    assert junk.status is VerdictStatus.VERIFIER_ERROR and "is 'long'" in junk.evidence
+
+
 @pytest.mark.parametrize("name", ["Hangs", "Spins"])
 def test_a_hang_is_stopped_counted_and_the_next_one_gets_a_fresh_process(make, monkeypatch, name):
     isolated, limits, call = make(name), [], WorkerProcess.call

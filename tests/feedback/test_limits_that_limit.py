@@ -17,6 +17,7 @@ from hexad.contract.task import Split, Task
 from hexad.environments.process import WorkerProcess
 from hexad.environments.registry import Origin
 from hexad.feedback.registry import verifier
+from hexad.feedback.sandbox import START
 
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS / "run"))
@@ -97,11 +98,11 @@ def test_eight_hanging_answers_on_two_workers_take_four_limits_and_leave_nothing
 
 def test_what_math_verify_cannot_simplify_in_time_is_a_timeout_and_a_good_answer_follows(make):
     judge = make("math")
-    judge._limit = 1.0
+    judge._limit = lambda task: 1.0
     tower = "9^{" * 6 + "9" + "}" * 6
     found = judge.verify(THIRD, ENDED, says(f"${tower}$"))
     assert str(found.status) in ("timeout", "wrong", "invalid") and found.score == 0.0
-    judge._limit = 60.0
+    judge._limit = lambda task: 60.0
     assert str(judge.verify(THIRD, ENDED, says("1/3")).status) == "correct"
 
 
@@ -120,3 +121,19 @@ def test_what_math_verify_cannot_simplify_in_time_is_a_timeout_and_a_good_answer
 def test_options_of_a_ready_verifier_hold_in_its_process(make, name, options, data, text):
     found = make(name, options).verify(Task("t", Split.TRAIN, data), ENDED, says(text))
     assert str(found.status) == "correct", found
+
+
+@needs_bwrap
+def test_the_whole_limit_leaves_every_program_its_own_and_the_start(make, monkeypatch):
+    judge, given = make("python", {"seconds": 1.0}), []
+
+    def noted(worker, request, seconds):
+        given.append(seconds)
+        return {"verdict": ["wrong", 0.0, "{}"]}
+
+    monkeypatch.setattr(WorkerProcess, "call", noted)
+    script, call = {"stdin": "", "stdout": "1"}, "assert f(2) == 4"
+    for tests in ([script] * 30, [script] * 30 + [call] * 9, [call] * 30, 7):
+        judge.verify(Task("t", Split.TRAIN, {"tests": tests}), ENDED, says("1"))
+    one = START + 1.0
+    assert given == [10.0 + runs * one for runs in (30, 31, 1, 0)]

@@ -94,6 +94,25 @@ def test_whole_programs_read_and_print(judge):
     assert judge("print(sum(map(int, input().split()))); raise OSError", tests)[1] == 0.0
 
 
+@pytest.mark.parametrize("tests", [TESTS, [{"stdin": "", "stdout": "1"}]])
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("print(1)  # \x00", "invalid"),
+        ("print(1)  # \ud800", "invalid"),
+        ("#" * 200_000 + "\nprint(1)\ndef f(x): return x * x", "correct"),  # no argument so long
+        ("(" * 100_000, None),
+    ],
+)
+def test_no_text_is_too_strange_to_be_judged(judge, tests, text, status):
+    assert judge(text, tests)[0] in ({status} if status else {"wrong", "invalid"})
+
+
+def test_a_whole_program_is_a_main_file(judge):
+    program = "if __name__ == '__main__': print(open(__file__).read().count('main'))"
+    assert judge(program, [{"stdin": "", "stdout": "2"}])[:2] == ("correct", 1.0)
+
+
 @pytest.mark.parametrize(
     "test", ["assert f(1)", "f(1) == 1", "assert f(a) == 1", {"call": "f"}, {"stdin": "1"}, 7]
 )

@@ -86,6 +86,7 @@ def test_numeric_reads_a_stored_quotient_and_refuses_senseless_options_and_tasks
         (r"$0.3$", "wrong 0"),
         ("no idea", "wrong 0"),
         ("", "invalid 0"),
+        (r"$\binom{20000}{9000}$", "wrong 0"),  # more digits than Python writes
     ],
 )
 def test_math_reads_latex(text, status):
@@ -114,6 +115,46 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 )
 def test_json_schema(text, status):
     assert said("json", text, schema=SCHEMA) == status
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("0.07", "correct 1"),  # 0.07 / 0.01 is 7.000000000000001
+        ("0.075", "wrong 0"),
+        ("1e300", "correct 1"),
+        ("9" * 400, "correct 1"),  # every integer is a multiple of a hundredth
+        ("9" * 400 + ".001", "invalid 0"),  # no double
+        ("1e400", "invalid 0"),
+        ("-1e400", "invalid 0"),
+        ("9" * 5000, "invalid 0"),  # more digits than Python reads
+    ],
+)
+def test_json_multiples_are_exact_and_numbers_without_a_double_are_none(text, status):
+    assert said("json", text, schema={"type": "number", "multipleOf": 0.01}) == status
+
+
+LISTS = {"type": "array", "items": {"$ref": "#"}}
+LAYERED = {
+    "$defs": {
+        "node": {"anyOf": [{"$ref": "#/$defs/leaf"}, {"$ref": "#/$defs/list"}]},
+        "leaf": {"type": "integer"},
+        "list": {"allOf": [{"type": "array"}, {"items": {"$ref": "#/$defs/node"}}]},
+    },
+    "$ref": "#/$defs/node",
+}
+
+
+@pytest.mark.parametrize("schema", [LISTS, LAYERED])
+@pytest.mark.parametrize(("deep", "status"), [(64, "correct 1"), (65, "invalid 0")])
+def test_json_is_judged_to_a_declared_depth(schema, deep, status):
+    assert said("json", "[" * deep + "]" * deep, schema=schema) == status
+    assert said("json", "[" * 250 + "]" * 250, schema=schema) == "invalid 0"
+
+
+def test_a_schema_without_end_is_the_tasks_fault_whatever_the_answer():
+    with pytest.raises(VerifierFault, match="refers to itself without end"):
+        said("json", "1", schema={"$ref": "#"})
 
 
 def test_json_compares_with_a_stored_answer_strictly():

@@ -51,6 +51,11 @@ class Hangs(Wrong):
         time.sleep(3600)
 
 
+class TimedByTask(Hangs):
+    def timeout(self, task):
+        return task.data["seconds"]
+
+
 class Spins(Wrong):
     def verify(self, task, episode, transcript):
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hexad.contract.episode import Episode
@@ -36,7 +36,7 @@ class IsolatedVerifier:
     ) -> None:
         self._name, self._target = name, pack_origin(origin, name, options or {})
         self._digest, self._card = made.digest, card_of(made)
-        self._limit = _declared_limit(name, made)
+        self._limit = _limit(name, made)
         self._pool = WorkerPool(WORKER, tuple(getattr(made, "variables", ())))
         self._slots = threading.BoundedSemaphore(origin.workers)
 
@@ -51,11 +51,6 @@ class IsolatedVerifier:
         return self._card
 
     @property
-    def seconds(self) -> float:
-        """The limit of one judgement; starting a process is no part of it."""
-        return self._limit
-
-    @property
     def live_workers(self) -> int:
         """Number of processes that run now."""
         return self._pool.live
@@ -65,13 +60,13 @@ class IsolatedVerifier:
 
         Raises ``VerifierFault`` for a failure, a crash or junk.
         """
-        request = pack_request(task, episode, transcript)
+        request, seconds = pack_request(task, episode, transcript), self._seconds(task)
         with self._slots:
             worker = self._acquire()
             try:
-                return unpack_verdict(worker.call(request, self._limit))
+                return unpack_verdict(worker.call(request, seconds))
             except WorkerTimeout:
-                return over_limit("seconds", self._limit)
+                return over_limit("seconds", seconds)
             except WorkerDied as error:
                 raise VerifierFault(f"the process of {self._name} crashed: {error}") from None
             except WorkerFailed as error:
@@ -83,6 +78,13 @@ class IsolatedVerifier:
         """Kill every process; a judgement that still runs is a fault."""
         self._pool.close()
 
+    def _seconds(self, task: Task) -> float:
+        """The limit of a judgement of ``task``; starting a process is no part of it."""
+        declared = self._limit(task)
+        if not _legal(declared):
+            raise VerifierFault(f"the time limit of {self._name} is {declared!r} for this task")
+        return float(declared)
+
     def _acquire(self) -> WorkerProcess:
         try:
             return self._pool.acquire(self._target)
@@ -90,12 +92,23 @@ class IsolatedVerifier:
             raise VerifierFault(f"{self._name} is closed") from None
 
 
-def _declared_limit(name: str, made: Verifier) -> float:
+def _limit(name: str, made: Verifier) -> Callable[[Task], Any]:
+    """What ``made`` declares as ``timeout``, as a function of the task."""
     declared = getattr(made, "timeout", TIMEOUT)
-    if isinstance(declared, bool) or not isinstance(declared, int | float) or not declared > 0:
+    if callable(declared):
+        return declared  # type: ignore[no-any-return]
+    if not _legal(declared):
         raise UserError(
             f"the time limit of {name} is {declared!r}",
             where="feedback.verifier",
-            fix="let its attribute timeout be a positive number of seconds, or leave it out",
+            fix="let timeout be a positive number of seconds, or a function from the task to one",
         )
-    return float(declared)
+    return lambda task: declared
+
+
+def _legal(seconds: object) -> bool:
+    return (
+        isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and 0.0 < seconds < float("inf")
+    )

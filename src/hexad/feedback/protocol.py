@@ -17,10 +17,11 @@ class Verifier(Protocol):
 
     One that is named as ``package.module:object`` works in processes of its own, made there again
     from the recipe: it must judge by what it is shown and by what is in the task. It may declare
-    ``timeout``, the seconds that one judgement may take before it is stopped (60 otherwise),
-    ``memory``, the MB by which its process may grow, and ``variables``, the names of environment
-    variables that it needs there. Beyond a limit the verdict is ``timeout``. ``card`` may say what
-    it checks and what it does not (:class:`hexad.feedback.cards.Card`).
+    ``timeout``, the seconds that one judgement may take before it is stopped, or a function from
+    the task to them (60 otherwise), ``memory``, the MB by which its process may grow, and
+    ``variables``, the names of environment variables that it needs there. Beyond a limit the
+    verdict is ``timeout``. ``card`` may say what it checks and what it does not
+    (:class:`hexad.feedback.cards.Card`).
     """
 
     @property

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +28,8 @@ from hexad.feedback import seccomp
 
 WORK = "/tmp"
 """The work folder inside: the only place that can be written."""
+PROGRAM = "/program.py"
+"""The file inside that holds the program, where :func:`run` is given one."""
 START = 20.0
 """Seconds that making the sandbox may take; they are no part of a program's limit."""
 _PACKAGE = Path(hexad.__file__).resolve().parent
@@ -104,23 +106,30 @@ def _bubblewrap() -> str:
     return found
 
 
-def run(arguments: tuple[str, ...], stdin: bytes, limits: Limits) -> Ran:
+def run(
+    arguments: tuple[str, ...], stdin: bytes, limits: Limits, program: bytes | None = None
+) -> Ran:
     """Run Python with ``arguments`` inside, and kill all that is left of it afterwards.
 
+    ``program`` can be read there as the file ``PROGRAM``: an argument has at most 128 KB.
     At most ``limits.output`` bytes of its output are kept; what it writes to stderr is lost. Its
     time begins when the sandbox is made. Raises ``UserError`` without bubblewrap and
     ``VerifierFault`` where the sandbox could not be made: then the program has not begun.
     """
     bwrap = _bubblewrap()
     heard, told = socket.socketpair()  # unlike a pipe it cannot be opened again through /proc
-    with heard, told, _readable(seccomp.program()) as calls:
+    with ExitStack() as held:
+        for each in (heard, told):
+            held.enter_context(each)
+        calls = held.enter_context(_readable(seccomp.program()))
+        source = () if program is None else (held.enter_context(_readable(program)),)
         process = subprocess.Popen(
-            [*_command(bwrap, limits, calls), *arguments],
+            [*_command(bwrap, limits, calls, source), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=told.fileno(),
             env={},
-            pass_fds=(calls,),
+            pass_fds=(calls, *source),
             start_new_session=True,
         )
         output, over = bytearray(), None
@@ -155,17 +164,14 @@ def _await_start(heard: socket.socket) -> None:
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[int]:
-    """A file descriptor from which ``content`` can be read; it is less than a pipe holds."""
-    there, here = os.pipe()
-    try:
-        os.write(here, content)
-        os.close(here)
-        yield there
-    finally:
-        os.close(there)
+    """A file descriptor from which ``content`` can be read."""
+    with os.fdopen(os.memfd_create("hexad"), "w+b") as file:
+        file.write(content)
+        file.seek(0)
+        yield file.fileno()
 
 
-def _command(bwrap: str, limits: Limits, calls: int) -> list[str]:
+def _command(bwrap: str, limits: Limits, calls: int, source: tuple[int, ...]) -> list[str]:
     python = os.path.realpath(sys.executable)
     uid = _spare_uid() if os.geteuid() == 0 else 0
     numbers = (uid, int(limits.seconds) + 1, limits.memory << 20, limits.processes)
@@ -175,12 +181,14 @@ def _command(bwrap: str, limits: Limits, calls: int) -> list[str]:
     return [
         *(bwrap, *unshared, "--unshare-cgroup-try", *powers, "--die-with-parent", "--new-session"),
         *("--clearenv", "--hostname", "sandbox", "--seccomp", str(calls)),
-        *_mounts(python, limits),
+        *_mounts(limits),
+        *(word for file in source for word in ("--perms", "0444", "--file", str(file), PROGRAM)),
+        *("--remount-ro", "/"),
         *("--chdir", WORK, python, "-I", "-S", "-c", _INSIDE, *inside),
     ]
 
 
-def _mounts(python: str, limits: Limits) -> Iterator[str]:
+def _mounts(limits: Limits) -> Iterator[str]:
     """The file system: system and Python to read, a small folder in memory to write."""
     yield from ("--perms", "1777", "--size", str(limits.files << 20), "--tmpfs", WORK)
     roots = ["/usr"]
@@ -199,7 +207,7 @@ def _mounts(python: str, limits: Limits) -> Iterator[str]:
     hidden = [path for path in _private() if any(_below(path, root) for root in roots)]
     for path in hidden:
         yield from ("--tmpfs", path, "--remount-ro", path)
-    yield from ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/")
+    yield from ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev")
 
 
 def _private() -> list[str]:

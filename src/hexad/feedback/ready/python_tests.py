@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from hexad.contract.verdict import Verdict, VerdictStatus
 from hexad.feedback import sandbox, seccomp
 from hexad.feedback.cards import Card
 from hexad.feedback.ready import common, json_answer
-from hexad.feedback.sandbox import Limits
+from hexad.feedback.sandbox import PROGRAM, Limits
 
 _FENCE = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 _DRIVER = """
@@ -75,7 +75,8 @@ class PythonVerifier:
     A test is ``assert f(1, x=2) == 3`` with literals, or ``{call, args, kwargs, expected}``, or
     ``{stdin, stdout}`` for a whole program. Results cross as JSON and are compared outside: what is
     expected never enters the sandbox, so a program cannot read it, print "passed" or exit early to
-    success. Tuples count as lists. All tests of calls share one process and ``seconds``.
+    success. Tuples count as lists. All tests of calls share one process and ``seconds``; a whole
+    program has them for every test. What is no text without NUL is no program: invalid.
     """
 
     version = "1"
@@ -85,15 +86,23 @@ class PythonVerifier:
         seconds = common.option("seconds", seconds, 0.1, 600.0)
         self._limits = Limits(seconds, int(common.option("memory", memory, 64, 65536)))
         sandbox.require_sandbox(self._limits)
-        self.timeout = 20.0 + 2.0 * seconds
         self.card = Card(
             "python",
             checks="the program in the last message returns or prints what the task's tests expect "
-            f"within {seconds:g} s and {memory:g} MB a process",
+            f"within {memory:g} MB a process and {seconds:g} s: all calls together, a whole "
+            "program for each of its tests",
             blind="inputs that no test has: a program may answer the tested ones by a table; style "
             "and safety of the code; the sandbox shares the kernel with its host",
             task="tests: list of asserts, {call, args, kwargs, expected} or {stdin, stdout}",
         )
+
+    def timeout(self, task: Task) -> float:
+        """Seconds of a whole judgement: each program may take all of its own, and be started."""
+        tests = task.data.get("tests")
+        known = tests if isinstance(tests, list | tuple) else ()
+        scripts = sum(isinstance(test, Mapping) and "stdin" in test for test in known)
+        runs = scripts + (scripts < len(known))
+        return common.SECONDS + runs * (sandbox.START + self._limits.seconds)
 
     @property
     def digest(self) -> str:
@@ -121,9 +130,16 @@ class PythonVerifier:
         fenced = _FENCE.findall(text)
         if len(fenced) > 1:
             return common.invalid("several programs", text)
-        return self._judge(fenced[0] if fenced else text, tests)
+        source = fenced[0] if fenced else text
+        if "\0" in source:
+            return common.invalid("a NUL in the program", text)
+        try:
+            program = source.encode()
+        except UnicodeEncodeError:
+            return common.invalid("a program that is no Unicode", text)
+        return self._judge(source, program, tests)
 
-    def _judge(self, source: str, tests: Sequence[Call | Script]) -> Verdict:
+    def _judge(self, source: str, program: bytes, tests: Sequence[Call | Script]) -> Verdict:
         calls = [test for test in tests if isinstance(test, Call)]
         passed = 0
         if calls:
@@ -133,7 +149,7 @@ class PythonVerifier:
             passed += found
         for test in tests:
             if isinstance(test, Script):
-                ran = sandbox.run(("-c", source), test.stdin.encode(), self._limits)
+                ran = sandbox.run((PROGRAM,), test.stdin.encode(), self._limits, program)
                 if ran.over is not None:
                     return _over(ran.over, self._limits)
                 printed = ran.output.decode("utf-8", "replace")

@@ -72,7 +72,7 @@ class MathVerifier:
             return common.invalid(f"{type(error).__name__} in math-verify", text)
         if not found:
             return common.invalid("no expression", text)
-        evidence = {"read": common.shown(str(found[0])), "expected": common.shown(said)}
+        evidence = {"read": _written(found[0]), "expected": common.shown(said)}
         return common.right(correct, answer=common.shown(text), **evidence)
 
     def _read(self, text: str) -> list[Any]:
@@ -87,3 +87,11 @@ class MathVerifier:
 def _marked(text: str) -> str:
     """``text`` as LaTeX, which the library does not look for without a mark."""
     return text if "$" in text or "\\boxed" in text else f"${text}$"
+
+
+def _written(expression: Any) -> str:
+    """The beginning of ``expression`` as text, where it can be written."""
+    try:
+        return common.shown(str(expression))
+    except (ValueError, RecursionError) as error:  # more digits, or deeper, than Python writes
+        return f"not to be written: {type(error).__name__}"
