@@ -105,6 +105,27 @@ def test_the_work_folder_is_empty_private_and_gone_afterwards():
     assert not os.path.exists(f"/tmp/{mark}") and attack("print(os.listdir())").output == b"[]\n"
 
 
+def installed():
+    """Folders of packages of this Python's base and of the system."""
+    base = Path(os.path.realpath(sys.base_prefix))
+    roots = (base, Path("/usr"), Path("/usr/local"))
+    return [str(path) for root in roots for path in root.glob("lib*/py*/*-packages")]
+
+
+def test_installed_packages_and_folders_on_the_path_are_empty_inside(monkeypatch):
+    packages = installed()
+    assert any(os.listdir(path) for path in packages) and os.listdir("/usr/share")
+    monkeypatch.syspath_prepend("/usr/share")
+    for path in (*packages, "/usr/share"):
+        assert attack(f"print(os.listdir({path!r}))").output == b"[]\n", path
+        assert refused(f"open({path!r} + '/x', 'w')")
+
+
+def test_the_standard_library_stays():
+    program = "import asyncio, decimal, json, sqlite3, ssl, unittest, zoneinfo; print('all')"
+    assert attack(program).output == b"all\n"
+
+
 def test_links_lead_nowhere():
     program = (
         "os.symlink('/etc/shadow', 'a'); os.symlink('../../../../work', 'b')\n"

@@ -1,9 +1,11 @@
 """Runs a program that nobody trusts: bubblewrap, an unprivileged uid, limits that kill.
 
-The program sees read-only ``/usr`` and the Python that runs it, an empty work folder in memory, its
-own processes, no network, no environment variables, no home, nothing of Hexad and nothing of what
-the caller knows. It is a wall of the kernel's namespaces and of a filter of system calls, not a
-virtual machine.
+The program sees read-only ``/usr`` and the Python that runs it, but no package that is installed
+there or lies on the caller's path (Hexad, and verifiers and tasks of the user's, among them); an
+empty work folder in memory, its own processes, no network, no environment variables and no home.
+What else lies below ``/usr`` and below that Python's own folder can be read: the standard library,
+programs and their data. It is a wall of the kernel's namespaces and of a filter of system calls,
+not a virtual machine.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -204,16 +207,32 @@ def _mounts(limits: Limits) -> Iterator[str]:
             yield from ("--symlink", os.readlink(path), path)
         elif os.path.isdir(path):
             yield from ("--ro-bind", path, path)
-    hidden = [path for path in _private() if any(_below(path, root) for root in roots)]
-    for path in hidden:
+    for path in _private(roots):
         yield from ("--tmpfs", path, "--remount-ro", path)
     yield from ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev")
 
 
-def _private() -> list[str]:
-    """Folders of ours that must not show even where they lie below a folder that is bound."""
-    own = [str(_PACKAGE), os.path.realpath(os.getcwd())]
-    return [path for path in own if not _below(os.path.realpath(sys.base_prefix), path)]
+def _private(roots: Iterable[str]) -> list[str]:
+    """Folders below ``roots`` that must not show: Hexad, the caller's, and installed packages.
+
+    The standard library stays. A folder below another one of them is not named.
+    """
+    paths = sysconfig.get_paths(vars={"platbase": sys.base_exec_prefix})
+    shared = sysconfig.get_config_var("DESTSHARED")
+    library = [*(paths[name] for name in ("stdlib", "platstdlib")), sys.base_prefix]
+    kept = [os.path.realpath(path) for path in (*library, *filter(None, [shared]))]
+    own = [str(_PACKAGE), os.getcwd(), *(path for path in sys.path if path)]
+    own += [sys.prefix] if sys.prefix != sys.base_prefix else []
+    for root in roots:
+        own += [str(path) for path in Path(root).glob("lib*/py*/*-packages")]
+        own += [str(path) for path in Path(root).glob("local/lib*/py*/*-packages")]
+    found: list[str] = []
+    for path in sorted({os.path.realpath(path) for path in own}):
+        shows = os.path.isdir(path) and any(_below(path, root) for root in roots)
+        needed = any(_below(each, path) for each in kept)
+        if shows and not needed and not any(_below(path, above) for above in found):
+            found.append(path)
+    return found
 
 
 def _below(path: str, root: str) -> bool:
