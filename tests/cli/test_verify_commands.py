@@ -170,6 +170,23 @@ def test_rescoring_shows_what_changes_and_overwrites_nothing(run):
     assert all(path.read_bytes() == bytes_ for path, bytes_ in before.items())
 
 
+def test_rescoring_gives_a_verifier_its_options_and_refuses_those_that_it_does_not_take(run):
+    near = ("--verifier", "numeric", "--option", "absolute=1e9")
+    code, far, err = hexad("rescore", run, "--verifier", "numeric")
+    code, all_near, err = hexad("rescore", run, *near, "--option", "relative=0.5")
+    assert code == 0 and far["digests"]["now"] != all_near["digests"]["now"], err
+    for words, what, where in (
+        ((*near, "--option", "nearr=1"), "unexpected keyword argument 'nearr'", "feedback.options"),
+        ((*near, "--option", "relative=x"), "relative is 'x'", "feedback.options.relative"),
+        (("--option", "near=1"), "unexpected keyword argument 'near'", "feedback.options"),
+        ((*near, "--option", "relative"), "written key=value", "--option"),
+        ((*near, "--option", "relative=[1"), "not valid YAML", "--option"),
+    ):
+        code, refused, _ = hexad("rescore", run, *words)
+        assert code == 2 and what in refused["error"]["what"], refused
+        assert refused["error"]["where"].startswith(where)
+
+
 def test_the_audit_finds_what_was_paid_for_nothing(tampered):
     from dataclasses import replace
 

@@ -132,13 +132,17 @@ def verify(
 def rescore(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     verifier: Annotated[str | None, typer.Option(help="Another verifier than the run's.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the verifier; repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Judge stored episodes again by the present verifier; the old verdicts stay."""
     from hexad.cli.verify import rejudge as command
 
     def action() -> dict[str, Any]:
-        return command(run, verifier, _console(as_json))
+        return command(run, verifier, option or (), _console(as_json))
 
     return conclude(action, as_json=as_json, crash_folder=lambda: run)
 

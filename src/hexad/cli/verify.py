@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hexad.evidence.audit import CELLS, audit
 from hexad.evidence.folder import Part, parts
 from hexad.evidence.reproduce import reproduce
 from hexad.evidence.rescore import rescore
+from hexad.recipe.read import parse
 
 Row = dict[str, Any]
 
@@ -45,10 +47,13 @@ def verify(run_dir: Path, episodes: int, console: Console) -> Row:
     return {"run": str(run_dir), **found}
 
 
-def rejudge(run_dir: Path, verifier: str | None, console: Console) -> Row:
-    """Judge the stored episodes of the last sampling stage by ``verifier`` or the recipe's own."""
-    part = _sampled(run_dir)
-    with console.status("judging stored episodes again"), opened(part, verifier) as archive:
+def rejudge(run_dir: Path, verifier: str | None, options: Sequence[str], console: Console) -> Row:
+    """Judge the stored episodes of the last sampling stage by ``verifier`` or the recipe's own.
+
+    ``options`` are the verifier's, as ``key=value`` in YAML.
+    """
+    part, given = _sampled(run_dir), dict(_option(each) for each in options)
+    with console.status("judging stored episodes again"), opened(part, verifier, given) as archive:
         found = rescore(archive)
     table = Table(title=f"{found['stage']}: {found['episodes']} episodes", title_justify="left")
     for column in ("verdict before", "verdict now", "episodes"):
@@ -94,6 +99,14 @@ def quadrants(
     for name in found["episodes"][cell] if cell is not None else ():
         console.print(name, highlight=False)
     return {"run": str(run_dir), **found}
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        fix = "for example --option absolute=1e-6"
+        raise UserError(f"an option is written key=value, not {text!r}", where="--option", fix=fix)
+    return key, parse(value, f"--option {text}")
 
 
 def _sampled(run_dir: Path) -> Part:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from hexad.contract.episode import Episode
 from hexad.contract.faults import UserError
@@ -96,8 +97,12 @@ class Archive:
 
 
 @contextmanager
-def opened(part: Part, verifier: str | None = None) -> Iterator[Archive]:
+def opened(
+    part: Part, verifier: str | None = None, options: Mapping[str, Any] | None = None
+) -> Iterator[Archive]:
     """The archive of ``part``; judged by ``verifier`` or by the recipe's own for training.
+
+    ``options`` are the verifier's; they are laid over the recipe's where the verifier is its own.
 
     Raises ``UserError`` for a part without stored episodes, without a whole checkpoint, or whose
     feedback is no verifier's.
@@ -110,8 +115,12 @@ def opened(part: Part, verifier: str | None = None) -> Iterator[Archive]:
     if found is None:
         what, fix = "this run has no whole checkpoint", "train until the first one"
         raise UserError(what, where=str(part.folder), fix=fix)
-    if verifier is not None:
-        own = {"verifier": verifier, "options": {}}
+    if verifier is not None or options:
+        known = recipe.feedback.options if verifier is None else {}
+        own = {
+            "verifier": verifier or recipe.feedback.verifier,
+            "options": {**known, **(options or {})},
+        }
         feedback = recipe.feedback.model_copy(update=own)
         recipe = recipe.model_copy(update={"feedback": feedback})
     model = recipe.policy.model_copy(update={"model": str(found.policy)})
