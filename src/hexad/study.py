@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hexad.apart import apart
 from hexad.contract.durable import disk_errors, write_whole
 from hexad.contract.faults import UserError
 from hexad.contract.task import Split
 from hexad.evidence import journal
 from hexad.evidence.compare import Ask
 from hexad.evidence.folder import changed, leaves, parts
-from hexad.evidence.ran import Ran, Side, side
+from hexad.evidence.ran import Ran, Side, last_step, side
 from hexad.learner import checkpoint
 from hexad.learner.registry import Registry
 from hexad.recipe.arm import Settings
@@ -34,8 +34,10 @@ JOBS = "jobs.jsonl"
 """One row an attempt at a run: its exit code, wall-clock seconds and peak memory."""
 STUDY = "study.yaml"
 _USERS, _INTERRUPTED = 2, 130
-_KIBIBYTE = 1 if sys.platform == "darwin" else 1024
-"""Bytes in the unit of ``ru_maxrss``."""
+
+
+class _Stopped(Exception):
+    """The study was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,47 +65,49 @@ class Conduct:
     def __call__(self) -> list[Side] | None:
         """Train and evaluate what is missing: the arms, or ``None`` when asked to stop.
 
-        ``folder`` was claimed. Raises ``UserError`` for a run that cannot be trained.
+        ``folder`` was claimed. Raises ``UserError`` where the first run of all is refused; later
+        ones are left out, and :func:`refused` names them.
         """
-        chosen: dict[str, Settings] = {}
-        for arm in self.plan.arms:
-            picked = self._tune(arm)
-            if picked is None:
-                return None
-            chosen[arm.name] = picked
+        try:
+            return self._sides()
+        except _Stopped:
+            return None
+
+    def _sides(self) -> list[Side]:
+        arms = self.plan.arms
+        tuned = {arm.name: self._tune(arm) for arm in arms}
+        chosen = {name: settings for name, settings in tuned.items() if settings is not None}
         jobs = {
             (arm.name, seed): self._job(arm, seed, chosen[arm.name])
             for seed in self.plan.study.seeds
-            for arm in self.plan.arms
+            for arm in arms
+            if arm.name in chosen
         }
-        if not self._train(list(jobs.values())):
-            return None
+        self._train(list(jobs.values()))
         whole = {key: job for key, job in jobs.items() if ended(job)}
         for job in whole.values():
             self._examine(job)
-        found = []
-        for arm in self.plan.arms:
-            mine = {key: job for key, job in jobs.items() if key[0] == arm.name}
-            runs = [job for key, job in mine.items() if key in whole]
-            found.append(self._side(arm, chosen[arm.name], list(mine.values()), runs))
-        return found
+        runs = {arm.name: [job for key, job in whole.items() if key[0] == arm.name] for arm in arms}
+        return [self._side(arm, chosen.get(arm.name, {}), runs[arm.name]) for arm in arms]
 
     # -- runs ------------------------------------------------------------------------------
 
     def _job(self, arm: Arm, seed: int, settings: Settings) -> Job:
-        name = f"{arm.name}-{seed}"
+        name = _named(arm, seed)
         return Job(name, arm.recipe(seed, settings), self.folder / name)
 
-    def _train(self, jobs: Sequence[Job]) -> bool:
-        """Train what has not ended yet; false when asked to stop."""
+    def _train(self, jobs: Sequence[Job]) -> None:
+        """Train what has not ended yet, and see what it came to. Raises ``_Stopped``."""
         open_ = [job for job in jobs if not ended(job)]
         for number, job in enumerate(open_, start=1):
             if self.interrupted():
-                return False
+                raise _Stopped
             self.tell(f"run {number} of {len(open_)}: {job.name}")
-            if self._run(job) == _INTERRUPTED:
-                return False
-        return True
+            code = self._run(job)
+            if code == _INTERRUPTED:
+                raise _Stopped
+            if code == 0:
+                self._select(job)
 
     def _run(self, job: Job) -> int:
         """One run in a process of its own, so that its memory is its own. Returns its exit code."""
@@ -122,20 +126,38 @@ class Conduct:
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         }
         journal.append(self.folder / JOBS, row)
-        if code == _USERS:
+        if code == _USERS and self._nothing_ran(job):
             fix = "see its message above; then go on with the same command"
             raise UserError(f"the run {job.name} cannot be trained", where=str(file), fix=fix)
         if code not in (0, _INTERRUPTED):
-            self.tell(f"{job.name} failed with exit code {code}; the other runs go on")
+            how = "was refused" if code == _USERS else f"failed with exit code {code}"
+            self.tell(f"{job.name} {how}; the other runs go on")
         return code
+
+    def _nothing_ran(self, job: Job) -> bool:
+        """Whether the study is as good as not begun, so that nothing is lost by stopping it."""
+        codes = {row["code"] for row in journal.rows(self.folder / JOBS)}
+        return codes == {_USERS} and checkpoint.newest(job.folder) is None
+
+    def _select(self, job: Job) -> None:
+        """Its selection tasks at the end, where no share of the budget was crossed there."""
+        (part,) = parts(job.folder)
+        split, last = str(Split.SELECTION), last_step(part)
+        if any(row["split"] == split and row["step"] == last for row in part.evaluations):
+            return
+        from hexad import run  # torch, which a study that is complete does not need
+
+        self.tell(f"selection tasks at the end: {job.name}")
+        run.evaluate(job.folder, Split.SELECTION, tasks=part.recipe.run.evaluation.tasks)
 
     def _examine(self, job: Job) -> None:
         """Its hidden tasks, once: what was measured is never measured again."""
+        self._select(job)
         attempts = self.plan.study.attempts
         (part,) = parts(job.folder)
         if any(row.get("attempts", 1) == attempts for row in part.on(str(Split.HIDDEN))):
             return
-        from hexad import run  # torch, which a study that is complete does not need
+        from hexad import run
 
         self.tell(f"hidden tasks: {job.name}")
         run.evaluate(job.folder, Split.HIDDEN, attempts=attempts)
@@ -143,38 +165,39 @@ class Conduct:
     # -- tuning ----------------------------------------------------------------------------
 
     def _tune(self, arm: Arm) -> Settings | None:
-        """The settings with the best success on selection, the first of equals; none untried."""
+        """The settings with the best success on selection, the first of equals; none untried.
+
+        ``None`` where no trial was scored, so that nothing can be chosen.
+        """
         tuning = self.plan.study.tuning
         if tuning is None or not arm.trials:
             return {}
         jobs = [
             Job(
-                f"tuning-{arm.name}-{number}",
+                _trial(arm, number),
                 arm.recipe(tuning.seed, settings),
                 self.folder / "tuning" / f"{arm.name}-{number}",
             )
             for number, settings in enumerate(arm.trials, start=1)
         ]
-        if not self._train(jobs):
-            return None
+        self._train(jobs)
         reached = {number: _selected(job) for number, job in enumerate(jobs) if ended(job)}
         scored = {number: success for number, success in reached.items() if success is not None}
         if not scored:
-            fix = "see the messages above, and jobs.jsonl"
-            raise UserError(f"no trial of {arm.name} was scored", where=str(self.folder), fix=fix)
+            self.tell(f"no trial of {arm.name} was scored; the other arms go on")
+            return None
         return arm.trials[max(scored, key=lambda number: scored[number])]
 
     # -- what came out ---------------------------------------------------------------------
 
-    def _side(self, arm: Arm, chosen: Settings, jobs: Sequence[Job], whole: Sequence[Job]) -> Side:
-        """An arm: those of its ``jobs`` that are ``whole``, and what all of them took."""
+    def _side(self, arm: Arm, chosen: Settings, whole: Sequence[Job]) -> Side:
+        """An arm: its runs that are ``whole``, and what all of its attempts took."""
         rows = journal.rows(self.folder / JOBS)
-        mine = {job.name: [row for row in rows if row["job"] == job.name] for job in jobs}
+        mine = [row for row in rows if row["job"] in _names(arm, self.plan.study)]
         peaks = {
-            name: max((row["peak_memory"] for row in tried), default=None)
-            for name, tried in mine.items()
+            job.name: max((r["peak_memory"] for r in mine if r["job"] == job.name), default=None)
+            for job in whole
         }
-        codes = [row["code"] for tried in mine.values() for row in tried]
         machines = sorted({row["machine"] for row in rows})
         return side(
             arm.name,
@@ -182,7 +205,7 @@ class Conduct:
             matched=arm.matched,
             trials=len(arm.trials),
             chosen=chosen,
-            failed=sum(code not in (0, _INTERRUPTED) for code in codes),
+            failed=sum(row["code"] not in (0, _INTERRUPTED) for row in mine),
             machine="; ".join(machines) or None,
         )
 
@@ -202,15 +225,25 @@ def ask(plan: Plan, changes: Sequence[str]) -> Ask:
     )
 
 
-def apart(words: Sequence[str], *, quiet: bool) -> tuple[int, int]:
-    """Run a command in a process of its own: exit code, and its peak resident bytes.
+def refused(plan: Plan, folder: Path) -> list[str]:
+    """Runs of the study whose last attempt was refused: what the user can mend."""
+    names = {name for arm in plan.arms for name in _names(arm, plan.study)}
+    last = {row["job"]: row["code"] for row in journal.rows(folder / JOBS)}
+    return [name for name, code in last.items() if name in names and code == _USERS]
 
-    They are those of its largest process; ``quiet`` drops what it prints, errors apart.
-    """
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL if quiet else None) as child:
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, usage.ru_maxrss * _KIBIBYTE
+
+def _names(arm: Arm, study: Study) -> set[str]:
+    """Names of an arm's jobs, its tuning trials among them."""
+    trials = range(1, len(arm.trials) + 1)
+    return {_trial(arm, number) for number in trials} | {_named(arm, seed) for seed in study.seeds}
+
+
+def _named(arm: Arm, seed: int) -> str:
+    return f"{arm.name}-{seed}"
+
+
+def _trial(arm: Arm, number: int) -> str:
+    return f"tuning-{arm.name}-{number}"
 
 
 def ended(job: Job) -> bool:

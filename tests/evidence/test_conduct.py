@@ -1,12 +1,15 @@
 """What a study runs, repeats, resumes, chooses and leaves out; the runs themselves are made up."""
 
+import json
+
 import pytest
-from compare_world import ended, evaluated, made, outcomes, recipe_file
+from compare_world import BATCHES, ended, evaluated, made, outcomes, recipe_file
 
 from hexad import run, study
 from hexad.contract.faults import UserError
 from hexad.evidence import journal
 from hexad.evidence.compare import compare
+from hexad.evidence.compare_view import headlines, markdown, sheets
 from hexad.recipe.load import load
 from hexad.recipe.study import plan
 
@@ -36,6 +39,7 @@ def world(tmp_path, monkeypatch):
 class World:
     def __init__(self, folder):
         self.folder, self.calls, self.hidden, self.codes = folder, [], [], {}
+        self.selection, self.short, self.begun = [], set(), True
 
     def train(self, words, *, quiet):
         *_, file, _, target = [w for w in words if w != "--resume"]
@@ -43,17 +47,26 @@ class World:
         name = path.relative_to(self.folder / "out").as_posix()
         self.calls.append(name + (" again" if "--resume" in words else ""))
         code = self.codes.pop(name, 0)
-        if code != 1 and not path.exists():
-            made(path, recipe, None)
+        if code in (0, 130) or (code == 2 and self.begun):
+            if not path.exists():
+                made(path, recipe, None)
         if code == 0:
             success = [1, 0] if recipe.update.minibatches == 1 else [1, 1]
-            evaluated(path, "selection", 4, outcomes(*success))
+            evaluated(path, "selection", BATCHES, outcomes(*success))
+            if name in self.short:
+                file = path / journal.EVALUATIONS
+                rows = [row for row in journal.rows(file) if row["step"] < BATCHES]
+                file.write_text("".join(json.dumps(row) + "\n" for row in rows))
             ended(path)
-        elif code == 130:
+        elif path.exists():
             ended(path, "")
         return code, 2**20 * (1 + len(self.calls))
 
-    def evaluate(self, folder, split, *, attempts):
+    def evaluate(self, folder, split, *, attempts=1, tasks=None):
+        if split == "selection":
+            self.selection.append((folder.name, tasks))
+            evaluated(folder, "selection", BATCHES, outcomes(1, 1))
+            return
         self.hidden.append(folder.name)
         found = outcomes(1, 1, 0, attempts=attempts)
         evaluated(folder, str(split), 4, found, attempts=attempts, temperature=1.0, verifier="v")
@@ -121,10 +134,77 @@ def test_a_failed_run_is_counted_left_out_and_tried_again(world):
     assert [row["code"] for row in journal.rows(world.folder / "out" / study.JOBS)][1] == 1
 
 
-def test_a_users_mistake_in_a_run_stops_the_study(world):
+def test_an_arm_without_a_finished_run_is_told_and_the_others_are_compared(world):
+    three = STUDY.replace("arms:", "arms:\n  slow: {set: {update.optimizer.lr: 1e-5}}")
+    world.codes = {"fast-1": 137, "fast-2": 137}
+    planned, sides = world.conduct(three)
+    found = compare(sides, study.ask(planned, []))
+    assert [arm["name"] for arm in found["arms"]] == ["base", "slow"]
+    assert found["absent"] == [{"name": "fast", "failed": 2}]
+    slow, fast = found["contrasts"]
+    assert slow["seeds"] == [1, 2] and "difference" in slow
+    assert (fast["seeds"], fast["verdict"]) == ([], "not enough data")
+    assert "fast has no finished run (2 failed attempts): it is left out" in found["notes"]
+    assert "fast: not enough data: no finished run" in headlines(found)
+    assert markdown(found) and all("fast" not in s.columns for s in sheets(found))
+
+
+def test_a_base_without_a_finished_run_leaves_the_arms_to_be_shown(world):
+    world.codes = {"base-1": 1, "base-2": 1}
+    planned, sides = world.conduct()
+    found = compare(sides, study.ask(planned, []))
+    assert [arm["name"] for arm in found["arms"]] == ["fast"]
+    assert found["contrasts"][0]["verdict"] == "not enough data"
+    assert "fast: not enough data: base has no finished run" in headlines(found)
+    assert not any(sheet.title.startswith("What differs") for sheet in sheets(found))
+
+
+def test_no_finished_run_at_all_is_nothing_to_compare(world):
+    world.codes = {f"{arm}-{seed}": 1 for arm in ("base", "fast") for seed in (1, 2)}
+    planned, sides = world.conduct()
+    with pytest.raises(UserError, match=r"nothing to compare: base \(0 runs\)"):
+        compare(sides, study.ask(planned, []))
+
+
+def test_a_study_whose_first_run_is_refused_stops_at_once(world):
     world.codes = {"base-1": 2}
+    world.begun = False
     with pytest.raises(UserError, match="base-1 cannot be trained"):
         world.conduct()
+    assert world.calls == ["base-1"]
+
+
+def test_a_run_that_is_refused_later_leaves_the_others_alone(world):
+    world.codes, world.begun = {"fast-1": 2}, False
+    planned, sides = world.conduct()
+    assert world.calls == ["base-1", "fast-1", "base-2", "fast-2"]
+    assert [run.seed for run in sides[1].runs] == [2] and sides[1].failed == 1
+    assert study.refused(planned, world.folder / "out") == ["fast-1"]
+    world.conduct()
+    assert study.refused(planned, world.folder / "out") == []
+
+
+def test_a_first_run_that_is_refused_after_it_began_does_not_stop_the_study(world):
+    world.codes = {"base-1": 2}  # its folder holds a checkpoint
+    planned, _ = world.conduct()
+    assert len(world.calls) == 4 and study.refused(planned, world.folder / "out") == ["base-1"]
+
+
+def test_an_arm_of_which_no_trial_was_scored_leaves_the_others_alone(world):
+    world.codes = {"tuning/fast-1": 1, "tuning/fast-2": 1}
+    _, sides = world.conduct(TUNED)
+    assert [(side.name, len(side.runs), side.failed) for side in sides] == [
+        ("base", 2, 0),
+        ("fast", 0, 2),
+    ]
+
+
+def test_selection_is_measured_at_the_end_also_where_no_share_was_crossed_there(world):
+    """A run that ends just short of its budget is chosen, and shown, by what it came to."""
+    world.short = {"tuning/base-1", "tuning/base-2", "base-1"}
+    world.conduct(TUNED)
+    names = [name for name, _ in world.selection]
+    assert names == ["base-1", "base-2", "base-1"] and world.selection[0][1] == 200
 
 
 def test_a_changed_arm_does_not_pass_for_the_one_that_was_run(world):
@@ -151,10 +231,3 @@ def test_of_equal_trials_that_ended_the_first_is_chosen(world):
     equal = TUNED.replace("1}, {", "1}, {update.epochs: 2, update.minibatches: 1}, {")
     world.codes = {"tuning/base-3": 1}
     assert world.conduct(equal)[1][0].chosen == {"update.minibatches": 1}
-
-
-def test_a_run_apart_tells_its_code_and_its_memory(capfd):
-    code, peak = study.apart(["python3", "-c", "print('x'); raise SystemExit(3)"], quiet=True)
-    assert code == 3 and 2**20 < peak < 2**32 and capfd.readouterr().out == ""
-    killed = "import os; os.kill(os.getpid(), 9)"
-    assert study.apart(["python3", "-c", killed], quiet=True)[0] == -9

@@ -38,7 +38,10 @@ class Order:
 
 
 def compare(order: Order, console: Console) -> dict[str, Any]:
-    """Compare, print, and keep the result. Raises ``Interrupted`` after Ctrl-C."""
+    """Compare, print, and keep the result. Raises ``Interrupted`` after Ctrl-C.
+
+    ``refused`` in the document names runs that the user has to mend.
+    """
     from hexad.evidence import compare_view
 
     found = _study(order, console) if order.study else _runs(order)
@@ -47,11 +50,15 @@ def compare(order: Order, console: Console) -> dict[str, Any]:
     if folder is not None:
         compare_view.write(found, folder, json.dumps(found, indent=1, allow_nan=False) + "\n")
         console.print(f"written to {folder / 'comparison.md'}", highlight=False)
+    if found["refused"]:
+        names = ", ".join(found["refused"])
+        console.print(f"refused, see their messages above: {names}", highlight=False)
     return found
 
 
 def dry_run(order: Order, console: Console) -> dict[str, Any]:
     """Show what a study would do: its arms, what they change, and the rivals it could have."""
+    from hexad.evidence.conditions import unlike
     from hexad.evidence.fairness import axes
 
     if not order.study:
@@ -61,17 +68,23 @@ def dry_run(order: Order, console: Console) -> dict[str, Any]:
     table = Table(title=f"Study {study.name}", title_justify="left", title_style="bold")
     for column in ("arm", "axes", "keys", "trials"):
         table.add_column(column)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for arm in planned.arms:
-        differs = axes(arm.recipe(study.seeds[0]), base)
+        recipe = arm.recipe(study.seeds[0])
+        differs, apart = axes(recipe, base), unlike(recipe, base, str(Split.HIDDEN))
         keys = [key for each in differs.values() for key in each]
         flag = " (more than one)" if len(differs) > 1 else ""
         shown = ", ".join(differs) + flag
         table.add_row(arm.name, shown or "none", ", ".join(keys), str(len(arm.trials)))
-        rows.append({"arm": arm.name, "axes": differs, "trials": len(arm.trials)})
+        trials = len(arm.trials)
+        rows.append({"arm": arm.name, "axes": differs, "trials": trials, "unlike": apart})
     key, size = planned.budget
     trials = sum(len(arm.trials) for arm in planned.arms)
     console.print(table)
+    for row in rows:
+        if row["unlike"]:
+            what = f"{row['arm']} is evaluated under other conditions: no verdict"
+            console.print(f"{what} ({', '.join(row['unlike'])})", highlight=False)
     console.print(
         f"{trials} tuning runs, then {len(planned.arms)} arms x {len(study.seeds)} seeds, each of "
         f"{size:,.0f} {key}",
@@ -110,7 +123,8 @@ def _study(order: Order, console: Console) -> dict[str, Any]:
         again = shlex.join(["hexad", "compare", str(order.paths[0]), *out])
         what = "stopped; runs that ended are kept, and the one under way goes on"
         raise Interrupted(what, where=str(folder), fix=again)
-    return contrast(sides, study.ask(planned, changes))
+    found = contrast(sides, study.ask(planned, changes))
+    return found | {"refused": study.refused(planned, folder)}
 
 
 def _runs(order: Order) -> dict[str, Any]:
@@ -126,4 +140,5 @@ def _runs(order: Order) -> dict[str, Any]:
 
     sides = grouped(order.paths, split)
     name = " against ".join(each.name for each in reversed(sides))
-    return contrast(sides, Ask(name, metric, margin, split, common_budget(sides)))
+    found = contrast(sides, Ask(name, metric, margin, split, common_budget(sides)))
+    return found | {"refused": []}

@@ -218,15 +218,21 @@ def view(
 
 
 def _unless(action: Callable[[], dict[str, Any]], key: str, as_json: bool, run: Path) -> int:
-    """The exit code of ``action``: 1 also where its document does not say that ``key`` is true."""
+    """The exit code of ``action``: 1 also where its document says that ``key`` is false."""
+    code, document = _kept(action, as_json=as_json, crash_folder=lambda: run)
+    return OURS if document is not None and not document[key] else code
+
+
+def _kept(action: Callable[[], dict[str, Any]], **how: Any) -> tuple[int, dict[str, Any] | None]:
+    """The exit code of ``action``, and its document if it came to one."""
     documents: list[dict[str, Any]] = []
 
     def kept() -> dict[str, Any]:
         documents.append(action())
         return documents[0]
 
-    code = conclude(kept, as_json=as_json, crash_folder=lambda: run)
-    return OURS if documents and not documents[0][key] else code
+    code = conclude(kept, **how)
+    return code, documents[0] if documents else None
 
 
 @app.command()
@@ -251,7 +257,8 @@ def compare(
 
     order = command.Order(tuple(paths), out, metric, margin, quiet=as_json)
     action = command.dry_run if dry_run else command.compare
-    return conclude(lambda: action(order, _console(as_json)), as_json=as_json)
+    code, found = _kept(lambda: action(order, _console(as_json)), as_json=as_json)
+    return USERS if found is not None and found.get("refused") else code
 
 
 @app.command()

@@ -11,10 +11,11 @@ import numpy as np
 from hexad.contract.faults import UserError
 from hexad.evidence import crossed
 from hexad.evidence.attempts import pass_at_k, pass_hat_k, score_of
+from hexad.evidence.conditions import incomparable
 from hexad.evidence.crossed import Scores, Variance
-from hexad.evidence.fairness import OVERSHOOT, axes, manifest
-from hexad.evidence.ran import BUDGETS, Ran, Side, hidden_uses
-from hexad.evidence.verdict import ALPHA, LEAST_SEEDS, OPEN, holm, judge
+from hexad.evidence.fairness import axes, manifest
+from hexad.evidence.ran import BUDGETS, OVERSHOOT, Ran, Side, hidden_uses
+from hexad.evidence.verdict import ALPHA, LEAST_SEEDS, OPEN, UNLIKE, holm, judge
 from hexad.recipe.falsify import Offer
 
 POWER = 0.8
@@ -38,17 +39,20 @@ class Ask:
 def compare(sides: Sequence[Side], ask: Ask) -> dict[str, Any]:
     """The comparison of ``sides`` with the first of them, as JSON.
 
-    Raises ``UserError`` without a second arm, and where the metric needs attempts or outcomes that
-    the runs do not have.
+    ``absent`` are those without a finished run: nothing is said of them but that. Raises
+    ``UserError`` without a second arm or any run, and where the metric needs attempts or outcomes
+    that the runs do not have.
     """
-    if len(sides) < 2 or not all(each.runs for each in sides):
+    if len(sides) < 2 or not any(each.runs for each in sides):
         names = ", ".join(f"{each.name} ({len(each.runs)} runs)" for each in sides) or "none"
         fix = "give finished runs of at least two arms"
         raise UserError(f"there is nothing to compare: {names}", where=ask.name, fix=fix)
     base, *others = sides
+    whole = [each for each in sides if each.runs]
+    absent = [{"name": s.name, "failed": s.failed} for s in sides if not s.runs]
     found = [_contrast(side, base, ask) for side in others]
     _decide(found, ask.margin)
-    arms = [_arm(side, ask) | {"axes": _axes(side, base)} for side in sides]
+    arms = [_arm(side, ask) | {"axes": _axes(side, base)} for side in whole]
     return {
         "study": ask.name,
         "base": base.name,
@@ -66,12 +70,13 @@ def compare(sides: Sequence[Side], ask: Ask) -> dict[str, Any]:
             "power": POWER,
         },
         "arms": arms,
+        "absent": absent,
         "contrasts": found,
-        "curve": [] if ask.budget is None else _curve(sides, ask),
-        "manifest": manifest(sides, ask.budget),
+        "curve": [] if ask.budget is None else _curve(whole, ask),
+        "manifest": manifest(whole, ask.budget),
         "offers": [asdict(offer) for offer in ask.offers],
         "hidden_uses": hidden_uses(sides),
-        "notes": _notes(sides, ask),
+        "notes": [*_missing(absent), *_unlike(found), *_notes(whole, ask)],
     }
 
 
@@ -128,7 +133,7 @@ def _arm(side: Side, ask: Ask) -> dict[str, Any]:
         "high": high,
         "tasks": len(tasks) or None,
         "coverage": float(np.mean([run.row["scored"] / run.row["episodes"] for run in runs])),
-        "iqm": crossed.interquartile_mean(scores.mean(axis=1, keepdims=True)),
+        "iqm": crossed.interquartile_mean(scores),
         "passes": _passes(runs),
         "spent": _means([run.spent for run in runs]),
         "rates": _means([run.rates for run in runs]),
@@ -144,6 +149,8 @@ def _arm(side: Side, ask: Ask) -> dict[str, Any]:
 
 
 def _axes(side: Side, base: Side) -> dict[str, list[str]]:
+    if not base.runs:
+        return {}
     ours, theirs = (each.runs[0].part.recipe for each in (side, base))
     return axes(ours, theirs, {*side.chosen, *base.chosen})
 
@@ -171,12 +178,16 @@ def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _contrast(side: Side, base: Side, ask: Ask) -> dict[str, Any]:
-    """The difference over shared seeds and tasks; without two shared seeds only its value."""
+    """The difference over shared seeds and tasks; without two shared seeds only its value.
+
+    ``unlike``: what keeps the two from being compared.
+    """
     ours, theirs = side.by_seed(), base.by_seed()
     seeds = sorted(set(ours) & set(theirs))
     found: dict[str, Any] = {"arm": side.name, "base": base.name, "seeds": seeds, "tasks": None}
     if not seeds:
         return found
+    found["unlike"] = incomparable(side, base)
     pairs = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
     tasks = _tasks([*pairs[0], *pairs[1]], ask.metric)
     mine, other = (_scores(runs, tasks, ask.metric) for runs in pairs)
@@ -185,8 +196,7 @@ def _contrast(side: Side, base: Side, ask: Ask) -> dict[str, Any]:
     each = difference.mean(axis=1).tolist()
     found |= {"tasks": len(tasks) or None, "each": each, "low": low, "high": high}
     found |= {"difference": float(difference.mean())}
-    rows = [scores.mean(axis=1, keepdims=True) for scores in (mine, other)]
-    found["improvement"] = crossed.probability_of_improvement(*rows)
+    found["improvement"] = crossed.probability_of_improvement(mine, other)
     if len(seeds) > 1:
         variance = Variance.of(difference)
         result = crossed.test(variance, ask.margin)
@@ -196,18 +206,21 @@ def _contrast(side: Side, base: Side, ask: Ask) -> dict[str, Any]:
 
 
 def _decide(contrasts: list[dict[str, Any]], margin: float) -> None:
-    """Add to every contrast Holm's p-values, the verdict and the seeds that it needs."""
-    tested = [each for each in contrasts if "different" in each]
+    """Add to every contrast Holm's p-values, the verdict and the seeds that it needs.
+
+    What cannot be compared is not tested, and is no test that Holm's adjustment would count.
+    """
+    tested = [each for each in contrasts if "different" in each and not each["unlike"]]
     for key in ("different", "within"):
         for each, value in zip(tested, holm([row[key] for row in tested]), strict=True):
             each[f"{key}_holm"] = value
     for each in contrasts:
-        each["seeds_needed"], each["verdict"] = None, OPEN
-        if "different" not in each:
+        each["seeds_needed"], each["verdict"] = None, UNLIKE if each.get("unlike") else OPEN
+        parts = each.pop("variance", None)
+        if "different_holm" not in each:
             continue
         span, seeds = (each["low"], each["high"]), len(each["seeds"])
         each["verdict"] = judge(seeds, span, margin, each["different_holm"], each["within_holm"])
-        parts = each.pop("variance")
         shape = seeds, each["tasks"] or 1
         variance = Variance(each["difference"], parts["seeds"], parts["tasks"], shape)
         alpha = ALPHA / len(tested)
@@ -224,7 +237,8 @@ def _curve(sides: Sequence[Side], ask: Ask) -> list[dict[str, Any]]:
     rows = []
     for point in range(ask.points + 1):
         for side in sides:
-            seen = [run.at(key, size * point / ask.points) for run in side.runs]
+            amount, end = size * point / ask.points, point == ask.points
+            seen = [run.at(key, amount, end=end) for run in side.runs]
             known = [each for each in seen if each is not None]
             if len(known) < len(seen):
                 continue
@@ -232,6 +246,25 @@ def _curve(sides: Sequence[Side], ask: Ask) -> list[dict[str, Any]]:
             share = point / ask.points
             rows.append({"arm": side.name, "share": share, "success": success, "spent": spent})
     return rows
+
+
+def _missing(absent: Sequence[dict[str, Any]]) -> list[str]:
+    """Arms of which nothing is known."""
+    tried = [f" ({side['failed']} failed attempts)" if side["failed"] else "" for side in absent]
+    return [
+        f"{side['name']} has no finished run{many}: it is left out"
+        for side, many in zip(absent, tried, strict=True)
+    ]
+
+
+def _unlike(contrasts: Sequence[dict[str, Any]]) -> list[str]:
+    """Arms that are given no verdict, and why."""
+    return [
+        f"{row['arm']} was evaluated under other conditions ({', '.join(row['unlike'])}): "
+        "no verdict"
+        for row in contrasts
+        if row.get("unlike")
+    ]
 
 
 def _notes(sides: Sequence[Side], ask: Ask) -> list[str]:

@@ -73,24 +73,35 @@ def headlines(found: Document) -> list[str]:
     """What was compared, how it was measured, and a sentence on each verdict."""
     metric, budget, method = found["metric"], found["budget"], found["method"]
     matched = "no matched budget" if budget is None else f"{budget['size']:,.0f} {budget['key']}"
+    absent = [side["name"] for side in found["absent"]]
     named, margin = metric["name"], 100 * metric["margin"]
     return [
         f"{named} on {metric['split']} against {found['base']}, at {matched}; a difference "
         f"below {margin:g} points does not matter",
         f"intervals: {method['interval']}, {method['confidence']:.0%}, {method['draws']:,} draws, "
         f"seed {method['seed']}; p: {method['test']}; a verdict needs both",
-        *(f"{row['arm']}: {_sentence(row)}" for row in found["contrasts"]),
+        *(f"{row['arm']}: {_sentence(row, absent)}" for row in found["contrasts"]),
         f"hidden tasks were used {found['hidden_uses']} times in these "
         f"{sum(len(arm['runs']) for arm in found['arms'])} runs",
     ]
 
 
-def _sentence(row: Document) -> str:
+def _sentence(row: Document, absent: Sequence[str]) -> str:
     if "difference" not in row:
-        return f"{row['verdict']}: no seed in common with {row['base']}"
+        return f"{row['verdict']}: {_untold(row, absent)}"
     low, high = 100 * row["low"], 100 * row["high"]
     text = f"{row['verdict']}: {100 * row['difference']:+.1f} points [{low:+.1f}, {high:+.1f}]"
-    return f"{text} over {len(row['seeds'])} seeds"
+    text = f"{text} over {len(row['seeds'])} seeds"
+    return f"{text}; unlike: {', '.join(row['unlike'])}" if row["unlike"] else text
+
+
+def _untold(row: Document, absent: Sequence[str]) -> str:
+    """Why there is no difference to tell."""
+    if row["arm"] in absent:
+        return "no finished run"
+    if row["base"] in absent:
+        return f"{row['base']} has no finished run"
+    return f"no seed in common with {row['base']}"
 
 
 def _verdicts(found: Document) -> Sheet:
@@ -121,9 +132,11 @@ def _verdicts(found: Document) -> Sheet:
 
 
 def _needed(row: Document) -> str:
-    if row["seeds_needed"] is None:
-        return "more tasks" if "different" in row else "unknown: 2 seeds tell no variance"
-    return str(row["seeds_needed"])
+    if row["unlike"]:
+        return "-"
+    if "different" not in row:
+        return "unknown: one seed tells no variance"
+    return _number(row["seeds_needed"], "{}", "more tasks")
 
 
 def _arms(found: Document) -> Sheet:
@@ -152,28 +165,34 @@ def _arms(found: Document) -> Sheet:
 
 def _curve(found: Document) -> Sheet:
     names = [arm["name"] for arm in found["arms"]]
+    if found["budget"] is None:
+        return Sheet("", (), ())
+    size, key = found["budget"]["size"], found["budget"]["key"].replace("_", " ")
     cells = {(row["share"], row["arm"]): row for row in found["curve"]}
     rows = []
     for share in sorted({share for share, _ in cells}):
         shown = [
-            f"{100 * row['success']:.1f} ({row['spent']:,.0f})"
+            f"{100 * row['success']:.1f} ({row['spent']:,.0f} = {row['spent'] / size:.0%})"
             if (row := cells.get((share, name)))
             else "-"
             for name in names
         ]
         rows.append((f"{share:.0%}", *shown))
-    key = found["budget"]["key"].replace("_", " ") if found["budget"] else ""
-    title = f"Success on selection at equal shares of the budget, % (spent {key})"
+    title = f"Success on selection at equal shares of the budget, % (spent {key} = share)"
     return Sheet(title, ("share", *names), tuple(rows))
 
 
 def _axes(found: Document) -> Sheet:
-    rows = []
-    for arm in found["arms"][1:]:
+    rows: list[tuple[str, ...]] = []
+    for arm in found["arms"]:
+        if arm["name"] == found["base"]:
+            continue
         axes = arm["axes"]
         keys = ", ".join(key for each in axes.values() for key in each)
         flag = "" if len(axes) < 2 else "more than one axis: a difference has no single cause"
         rows.append((arm["name"], ", ".join(axes) or "none", keys or "-", flag))
+    if found["base"] in [side["name"] for side in found["absent"]]:
+        rows = []
     title = f"What differs from {found['base']}"
     return Sheet(title, ("arm", "axes", "keys", "flag"), tuple(rows), words=True)
 

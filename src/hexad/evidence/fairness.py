@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hexad.contract.digest import canonical_json
+from hexad.evidence.conditions import conditions
 from hexad.evidence.folder import leaves
-from hexad.evidence.ran import Ran, Side
+from hexad.evidence.ran import OVERSHOOT, Ran, Side
 from hexad.recipe.axes import Recipe
 from hexad.recipe.dump import tree
 
-OVERSHOOT = 0.05
-"""Share of a budget by which a run may miss it (by its last batch) and still count as matched."""
 FIXED, DIFFERENT, UNKNOWN = "fixed", "different", "unknown"
 _NO_AXIS = frozenset({"name", "method", "run", "system", "budget"})
 Fact = Callable[[Ran], Any]
@@ -30,7 +29,8 @@ def _made_by(*names: str) -> Fact:
 
 def _protocol(run: Ran) -> Any:
     row = run.row
-    return {key: row.get(key) for key in ("episodes", "temperature", "verifier")}
+    told = {key: row.get(key) for key in ("episodes", "temperature", "verifier")}
+    return told | {"attempts": row.get("attempts", 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class Item:
     fact: Fact | None = None
     by_seed: bool = False
     """The fact may differ from seed to seed; arms are compared seed by seed."""
+    beside: Callable[[Ran], dict[str, Any]] = lambda run: {}
+    """Further decisions of its recipe, by dotted key."""
 
 
 ITEMS = (
@@ -60,7 +62,12 @@ ITEMS = (
     Item("updates and epochs", ("update.epochs", "update.minibatches", "update.target_kl")),
     Item("optimiser", ("update.optimizer",)),
     Item("reduction", ("action.denominator", "action.inner", "action.length", "action.gated")),
-    Item("evaluation and repeats", ("run.evaluation",), _protocol),
+    Item(
+        "evaluation and repeats",
+        ("run.evaluation",),
+        _protocol,
+        beside=lambda run: conditions(run.part.recipe, run.split),
+    ),
     Item(
         "engine and precision", ("system.dtype", "system.engine"), _made_by("engine", "precision")
     ),
@@ -113,7 +120,7 @@ def _row(item: Item, sides: Sequence[Side]) -> dict[str, str]:
 
 def _stated(item: Item, side: Side) -> dict[str, Any]:
     found = _decisions(side.runs[0])
-    return {
+    return item.beside(side.runs[0]) | {
         key: value
         for key, value in found.items()
         if any(key == start or key.startswith(f"{start}.") for start in item.keys)

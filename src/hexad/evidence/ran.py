@@ -20,6 +20,8 @@ from hexad.learner import checkpoint
 from hexad.recipe.dump import tree
 
 SECONDS = "seconds"
+OVERSHOOT = 0.05
+"""Share of a budget by which a run may miss it (by its last batch) and still count as matched."""
 BUDGETS = ("episodes", "rollout_tokens", "train_tokens", "tool_calls", SECONDS)
 
 
@@ -45,7 +47,7 @@ class Ran:
     @cached_property
     def row(self) -> Row:
         """Its last evaluation on the split. Raises ``UserError`` where the end has none."""
-        last = self.part.metrics[-1]["step"] + 1 if self.part.metrics else 0
+        last = last_step(self.part)
         rows = [row for row in self.part.on(self.split) if row["step"] == last]
         if not rows:
             raise UserError(
@@ -77,13 +79,17 @@ class Ran:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Shares that never reached the loss: dropped tokens, groups without signal, faults."""
+        """Shares that never reached the loss: dropped tokens, groups without signal, faults.
+
+        Imitation and preferences compare no scores inside a group: there is no signal to lack.
+        """
         books = self.books
         groups, ended = books["groups"], books["funnel"]["ended"]
         dull, live = (groups.get(k, {}).get("groups", 0) for k in ("no_signal", "signal"))
+        online = self.part.recipe.data.regime == "online"
         parts_ = {
             "dropped_tokens": (sum(books["books"]["dropped"].values()), self._sampled),
-            "groups_without_signal": (dull, dull + live),
+            "groups_without_signal": (dull, dull + live if online else 0),
             "faulted_episodes": (ended.get("failed", 0), ended["count"]),
         }
         return {key: count / whole for key, (count, whole) in parts_.items() if whole}
@@ -92,13 +98,19 @@ class Ran:
     def _sampled(self) -> float:
         return float(self.books["consumed"]["rollout_tokens"])
 
-    def at(self, key: str, amount: float) -> tuple[float, float] | None:
-        """First success on selection once ``amount`` of budget ``key`` was spent, and the spent."""
-        for row in self.part.on("selection"):
-            done = self._spent_before(int(row["step"]), key)
-            if done >= amount:
-                return float(row["success"]), done
-        return None
+    def at(self, key: str, amount: float, *, end: bool = False) -> tuple[float, float] | None:
+        """First success on selection once ``amount`` of budget ``key`` was spent, and the spent.
+
+        ``end``: it is the whole budget. A run that misses it by no more than what counts as
+        matched has its last evaluation there.
+        """
+        rows = [
+            (row, self._spent_before(int(row["step"]), key)) for row in self.part.on("selection")
+        ]
+        reached = [(row, done) for row, done in rows if done >= amount][:1]
+        if not reached and end:
+            reached = [(row, done) for row, done in rows if done >= (1.0 - OVERSHOOT) * amount][-1:]
+        return next(((float(row["success"]), done) for row, done in reached), None)
 
     def _spent_before(self, step: int, key: str) -> float:
         rows = [row for row in self.part.metrics if row["step"] < step]
@@ -147,6 +159,11 @@ class Side:
     def by_seed(self) -> dict[int, Ran]:
         """Its runs by seed."""
         return {run.seed: run for run in self.runs}
+
+
+def last_step(part: Part) -> int:
+    """The version that training reached: 0 before the first batch."""
+    return int(part.metrics[-1]["step"]) + 1 if part.metrics else 0
 
 
 def side(name: str, runs: Iterable[Ran], **known: Any) -> Side:

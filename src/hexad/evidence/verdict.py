@@ -7,6 +7,8 @@ from collections.abc import Sequence
 BETTER, WORSE = "better", "worse"
 SAME = "no difference within margin"
 OPEN = "not enough data"
+UNLIKE = "not comparable"
+"""The evaluations were made under unlike conditions, so a difference says nothing of the arms."""
 LEAST_SEEDS = 3
 ALPHA = 0.05
 
