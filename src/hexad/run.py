@@ -210,7 +210,8 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
         source = _source(recipe, world, Chats(policy.chat), (run_dir, sink))
     if source is not None:
         held.callback(source.close)
-    place = Place(run_dir, recipe.system.engine_rows, sink)
+    watch = Watch(recipe, run_dir, sink)
+    place = Place(run_dir, recipe.system.engine_rows, _both(sink, watch.heard))
     examiner = _examiner(world, recipe, run_dir, held) if first else None
     loop = Loop(
         Parts(
@@ -231,7 +232,7 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
             store=Store(run_dir / "episodes") if first and recipe.data.regime != "fixed" else None,
             evaluate=_evaluator(learner, examiner, place) if examiner else None,
             sink=sink if first else ignore,
-            watch=Watch(recipe, run_dir, sink) if first else None,
+            watch=watch if first else None,
         )
     )
     registry.register("learner", learner)

@@ -11,6 +11,7 @@ from hexad.advice.shapes import SHAPES
 from hexad.advice.starts import STARTS
 from hexad.advice.triggers import TRIGGERS
 from hexad.evidence.metrics import METRICS, describe
+from hexad.evidence.triggers import RULES
 from hexad.recipe.methods import METHODS
 
 MATRIX = {
@@ -103,14 +104,18 @@ def test_both_tables_about_critics():
 def test_every_metric_that_fires_is_a_column():
     keys = {metric.key for metric in METRICS}
     for trigger in TRIGGERS.values():
-        assert bool(trigger.signs) != bool(trigger.unmeasured)
+        assert sum(map(bool, (trigger.signs, trigger.reads, trigger.unmeasured))) == 1
         assert all(sign.metric in keys for sign in trigger.signs)
+
+
+def test_what_is_read_beside_the_columns_has_a_rule():
+    assert {key for key, trigger in TRIGGERS.items() if trigger.reads} == set(RULES)
 
 
 def test_thresholds_are_those_of_the_table_of_metrics():
     healthy = {metric.key: metric.healthy for metric in METRICS}
     assert healthy["group/signal"] == f"above {SIGNAL}"
-    assert healthy["episode/faulted"] == healthy["episode/refused"] == f"below {FAULTED}"
+    assert healthy["episode/faulted"] == healthy["episode/stale"] == f"below {FAULTED}"
     assert TRIGGERS["no-contrast"].signs[0].threshold == SIGNAL
     assert TRIGGERS["stale-dropped"].signs[0].threshold == FAULTED
 

@@ -52,5 +52,15 @@ def test_any_component_that_rises_while_success_falls_fires():
 
 
 def test_a_sign_that_no_column_shows_never_fires():
-    assert not TRIGGERS["verifier-hole"].fires(rows(reward__success=[0.5] * 50))
-    assert TRIGGERS["verifier-hole"].text.startswith("not measured in metrics.jsonl")
+    assert not TRIGGERS["heavy-barrier"].fires(rows(reward__success=[0.5] * 50))
+    assert TRIGGERS["heavy-barrier"].text.startswith("nothing that a run writes tells: ")
+    assert "evaluation.jsonl" in TRIGGERS["verifier-hole"].text
+
+
+def test_a_batch_that_sampled_nothing_tells_nothing():
+    trigger = TRIGGERS["process-hacked"]
+    assert trigger.told({"reward/component/steps": 0.0, "reward/success": 0.5})
+    assert not trigger.told({"reward/success": 0.5})
+    assert not trigger.told({"reward/component/steps": 0.0, "reward/success": None})
+    assert TRIGGERS["outside-the-data"].text.endswith("higher than 0.8 over 1 batch")
+    assert TRIGGERS["outside-the-data"].fires(rows(data__states_outside=[0.5, 0.81]))

@@ -85,6 +85,7 @@ def test_faults_and_unscored_episodes_are_in_no_success_rate(ledger, episode):
     assert row["reward/success"] == 2 / 4 and row["reward/score"] == 2 / 4
     assert row["reward/scored"] == 4 / 6 and row["episode/faulted"] == 1 / 6
     assert row["group/mixed"] == 1.0 and row["group/signal"] == 1.0  # of scored groups
+    assert row["episode/stale"] == 1 / 6  # of three, one for its age alone
     assert row["episode/refused"] == 3 / 6 and row["ending/truncated_turns"] == 1 / 6
 
 

@@ -2,15 +2,17 @@
 
 import pytest
 
-from hexad.contract.events import TriggerFired
+from hexad.contract.events import Evaluated, TriggerFired
 from hexad.evidence import journal
 from hexad.evidence.folder import Part
+from hexad.evidence.intervals import wilson
 from hexad.evidence.summary import _stage, render
-from hexad.evidence.triggers import LONGEST, Watch, concerning, fired
+from hexad.evidence.triggers import LONGEST, Watch, _successes, concerning, fired
 from hexad.recipe.axes import Recipe
 from hexad.recipe.load import build
 from hexad.recipe.methods import METHODS
 from hexad.recipe.read import Document
+from hexad.view.facts import Facts
 
 
 def recipe(path, method, **axes) -> Recipe:
@@ -39,11 +41,14 @@ def test_triggers_follow_from_what_the_recipe_is(tmp_path, name):
     named = {"data": {"origin": "runs/x/episodes"}} if name == "awr" else {}
     made = recipe(tmp_path / "recipe.yaml", name, **named)
     keys = {trigger.key for trigger in concerning(made)}
-    online = made.data.regime == "online"
+    online, samples = made.data.regime == "online", made.data.regime != "fixed"
     assert ("no-contrast" in keys) == (online and made.critic is None and made.data.group_size > 1)
     assert ("critic-off" in keys) == (made.critic is not None)
     assert ("stale-dropped" in keys) == (made.timing.mode == "asynchronous")
-    assert bool(keys) == online
+    assert ("process-hacked" in keys) == ("verifier-hole" in keys) == samples
+    assert ("closed-loop-errors" in keys) == (name in ("sft", "dagger"))
+    assert ("outside-the-data" in keys) == (made.feedback.source == "preferences")
+    assert bool(keys) == (name != "awr")  # stored episodes that nobody's preference orders
 
 
 def test_a_sign_is_told_when_it_appears_and_not_again_while_it_holds(tmp_path, grpo):
@@ -80,6 +85,85 @@ def test_what_is_told_live_is_what_the_summary_finds(tmp_path, grpo):
     found = fired(grpo, rows)
     assert [sign["step"] for sign in found] == [event.version for event in seen]
     assert [sign["holds"] for sign in found] == [False] * (len(found) - 1) + [True]
+
+
+def evaluated(folder, step, success, **more):
+    """An evaluation of 200 selection tasks is written, and told as the run tells it."""
+    low, high = wilson(round(200 * success), 200)
+    told = {"step": step, "split": "selection", "success": success, "scored": 200}
+    told |= {"correct": round(200 * success), "low": low, "high": high, **more}
+    journal.append(folder / journal.EVALUATIONS, told)
+    return Evaluated(step, "selection", 200, 200, success, low, high)
+
+
+def test_a_hole_in_the_verifier_is_told_at_the_evaluation_that_shows_it(tmp_path, grpo):
+    seen, rows = [], []
+    watch = Watch(grpo, tmp_path, seen.append)
+    held = {10: 0.5, 20: 0.6, 30: 0.6, 40: 0.5, 50: 0.4, 60: 0.3}
+    for step in range(60):
+        each = {"step": step, "group/signal": 0.5, "reward/success": 0.5 + step / 150}
+        journal.append(tmp_path / journal.METRICS, each)
+        rows.append(each)
+        watch(each)
+        if step + 1 in held:
+            watch.heard(evaluated(tmp_path, step + 1, held[step + 1]))
+    assert [(event.key, event.version) for event in seen] == [("verifier-hole", 40)]
+    part = Part("x", tmp_path, grpo)
+    (sign,) = fired(grpo, rows, part.on("selection"))
+    assert (sign["key"], sign["holds"]) == ("verifier-hole", True) and sign["step"] <= 60
+    assert fired(grpo, rows) == []
+    assert [each["key"] for each in _stage(part)["signs"]] == ["verifier-hole"]
+    assert [each["key"] for each in Facts(part).signs] == ["verifier-hole"]
+
+
+@pytest.mark.parametrize(
+    ("success", "loss", "told"),
+    [
+        # exp(-.01 x 30) = .741; of 200 the 95 % interval ends at .722 for .66, at .759 for .70
+        ((0.66, 0.66), 0.01, [20]),
+        ((0.7, 0.66), 0.01, []),
+        ((0.66, 0.7), 0.01, []),
+        ((0.66, 0.66), 0.02, []),  # exp(-.6) = .549
+        ((0.3, 0.3), None, []),
+    ],
+)
+def test_errors_add_up_where_success_is_below_what_the_tokens_alone_would_give(
+    tmp_path, success, loss, told
+):
+    sft, seen = recipe(tmp_path / "recipe.yaml", "sft"), []
+    watch, rows = Watch(sft, tmp_path, seen.append), []
+    for step in range(20):
+        each = {"step": step, "policy/loss": 0.01, "length/action_tokens/mean": 30.0}
+        journal.append(tmp_path / journal.METRICS, each)
+        rows.append(each)
+        watch(each)
+        if step % 10 == 9:
+            of = {} if loss is None else {"token_loss": {"mean": loss, "of": "expert"}}
+            watch.heard(evaluated(tmp_path, step + 1, success[step // 10], imitation=of))
+    assert [event.version for event in seen] == told
+    signs = fired(sft, rows, Part("x", tmp_path, sft).on("selection"))
+    assert [(sign["key"], sign["step"]) for sign in signs] == (
+        [("closed-loop-errors", 10)] if told else []
+    )
+
+
+def test_rounds_are_read_where_they_sample_and_nowhere_else(tmp_path):
+    dpo, seen = recipe(tmp_path / "recipe.yaml", "dpo"), []
+    watch, rows = Watch(dpo, tmp_path, seen.append), []
+    for step in range(60):
+        up = {"reward/component/steps": 0.1 * step, "reward/success": 0.6 - step / 100}
+        sampled = {**up, "data/states_outside": 0.9 if step == 9 else 0.4}
+        each = {"step": step, "policy/loss": 0.5, **(sampled if step % 3 == 0 else {})}
+        journal.append(tmp_path / journal.METRICS, each)
+        rows.append(each)
+        watch(each)
+    told = [("outside-the-data", 9), ("process-hacked", 57)]  # the twentieth row that samples
+    assert [(event.key, event.version) for event in seen] == told
+    found = fired(dpo, rows)
+    assert [(sign["key"], sign["step"]) for sign in found] == told
+    assert [sign["holds"] for sign in found] == [False, True]
+    ranked = {"step": 60, "split": "selection", "success": 0.1, "measure": "pairs"}
+    assert _successes([ranked]) == []
 
 
 def test_the_summary_says_since_when(tmp_path, grpo):

@@ -2,7 +2,7 @@
 
 from short_run import write_recipe
 
-from hexad.advice.triggers import Sign, Trigger
+from hexad.advice.triggers import TRIGGERS, Sign, Trigger
 from hexad.contract.events import TriggerFired
 from hexad.evidence import triggers
 from hexad.evidence.watcher import Blind
@@ -20,6 +20,26 @@ class Recorder(Blind):
     def __call__(self, event):
         if isinstance(event, TriggerFired):
             self.seen.append(event)
+
+
+EVALUATED = ["run.evaluation={every: 1, tasks: 4, final: none}", "run.checkpoints.every=null"]
+
+
+def test_an_evaluation_is_looked_at_when_it_is_written(tmp_path, monkeypatch):
+    hole = TRIGGERS["verifier-hole"]
+    monkeypatch.setattr(triggers, "concerning", lambda recipe: (hole,))
+    looked = []
+
+    def rule(curves):
+        looked.append((len(curves.rows), len(curves.selection)))
+        return 1 if len(curves.selection) >= 3 else None
+
+    monkeypatch.setattr(triggers, "RULES", {hole.key: rule})
+    watcher = Recorder()
+    made = load(write_recipe(tmp_path), ["budget.episodes=36", *EVALUATED])
+    train(made, tmp_path / "run", watcher=watcher)
+    assert [(event.version, event.key) for event in watcher.seen] == [(2, "verifier-hole")]
+    assert looked[-1][1] == looked[-2][1] + 1 >= 3
 
 
 def test_a_run_tells_its_watcher_when_a_sign_appears(tmp_path, monkeypatch):

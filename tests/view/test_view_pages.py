@@ -272,7 +272,8 @@ def test_every_rule_turns_at_its_bounds():
         assert (rule.state(rule.bad), rule.state(rule.bad - sign)) == ("amber", "red")
         assert rule.state(None) == "unknown" and rule.axis in lights.AXES
     folder = Path(__file__).parents[2] / "recipes"
-    recipes = [load(folder / f"calculator-{name}.yaml") for name in ("grpo", "sao")]
+    recipes = [load(folder / f"calculator-{name}.yaml") for name in ("grpo", "sao", "dpo")]
+    recipes += [stage.recipe for stage in load(folder / "calculator.yaml").stages]
     keys = {trigger.key for recipe in recipes for trigger in concerning(recipe)}
     assert keys == set(lights._SIGNS), "every sign has its axis"
     assert {symptom.axis for symptom in SYMPTOMS.values()} <= set(lights.AXES)

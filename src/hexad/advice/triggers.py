@@ -36,7 +36,12 @@ class Sign:
         """The condition in words."""
         amount = "by" if self.relation in ("rises", "falls") else "than"
         word = {"below": "lower", "above": "higher"}.get(self.relation, self.relation)
-        return f"{self.metric} {word} {amount} {self.threshold:g} over {self.batches} batches"
+        length = f"{self.batches} batches" if self.batches > 1 else "1 batch"
+        return f"{self.metric} {word} {amount} {self.threshold:g} over {length}"
+
+    def told(self, row: Row) -> bool:
+        """Whether ``row`` has the column at all."""
+        return any(row.get(key) is not None for key in self._keys(row))
 
     def _keys(self, row: Row) -> list[str]:
         if not self.metric.endswith("*"):
@@ -61,8 +66,9 @@ class Sign:
 class Trigger:
     """All of ``signs`` together say: change to ``then``.
 
-    ``unmeasured`` says what would have to be known where no column of ``metrics.jsonl`` tells;
-    ``source`` is the section of the seed.
+    Where no column of ``metrics.jsonl`` tells alone, ``reads`` says what evaluations show beside
+    it (``hexad.evidence.triggers`` has the rule), and ``unmeasured`` what would have to be known
+    where nothing that a run writes tells. ``source`` is the section of the seed.
     """
 
     key: str
@@ -70,18 +76,23 @@ class Trigger:
     then: str
     source: str
     signs: tuple[Sign, ...] = ()
+    reads: str = ""
     unmeasured: str = ""
 
     def fires(self, rows: Sequence[Row]) -> bool:
         """Whether the last rows of ``metrics.jsonl`` show every sign."""
         return bool(self.signs) and all(sign.holds(rows) for sign in self.signs)
 
+    def told(self, row: Row) -> bool:
+        """Whether ``row`` says anything of the signs: a batch that sampled nothing does not."""
+        return all(sign.told(row) for sign in self.signs)
+
     @property
     def text(self) -> str:
         """What fires it, in words."""
-        if not self.signs:
-            return f"not measured in metrics.jsonl: {self.unmeasured}"
-        return " and ".join(sign.text for sign in self.signs)
+        if self.signs:
+            return " and ".join(sign.text for sign in self.signs)
+        return self.reads or f"nothing that a run writes tells: {self.unmeasured}"
 
 
 MATRIX = "长程 Agent 的选择矩阵"
@@ -91,14 +102,15 @@ _ROWS = (
         "imitation is good and errors add up in the closed loop",
         "reinforcement learning where the verifier is reliable, or demonstrations of recovery",
         f"{MATRIX}, row 1",
-        unmeasured="policy/loss falls while success on selection (evaluation.jsonl) does not rise",
+        reads="success on selection (evaluation.jsonl) below exp(-token loss x action tokens of an "
+        "episode), what errors that do not add up would leave, at 2 evaluations",
     ),
     Trigger(
         "outside-the-data",
         "the new policy often visits states outside the offline data",
         "pairs of a new round, or reinforcement learning where the environment is safe",
         f"{MATRIX}, row 2",
-        unmeasured="the share of visited states that the pairs never met",
+        signs=(Sign("data/states_outside", "above", 0.8, 1),),
     ),
     Trigger(
         "no-contrast",
@@ -130,10 +142,10 @@ _ROWS = (
     ),
     Trigger(
         "stale-dropped",
-        "much of what was sampled is refused as stale",
+        "much of what was sampled is refused as stale alone",
         "a smaller timing.max_lag, or synchronous training",
         "同步与异步, requirement 5; 失败模式应沿轴定位, row 4",
-        (Sign("episode/refused", "above", 0.05, 5),),
+        (Sign("episode/stale", "above", 0.05, 5),),
     ),
     Trigger(
         "process-hacked",
@@ -154,7 +166,8 @@ _ROWS = (
         "training reward rises while independent success falls",
         "stop, and repair the verifier: a better estimator optimises the wrong goal more steadily",
         "失败模式应沿轴定位, row 1",
-        unmeasured="reward/success against success on selection by an independent evaluator",
+        reads="reward/success and success on selection (evaluation.jsonl) come apart, by the rule of "
+        "`hexad diagnose`",
     ),
 )
 TRIGGERS: dict[str, Trigger] = {trigger.key: trigger for trigger in _ROWS}

@@ -25,6 +25,7 @@ from hexad.contract.events import (
     WorkersSeen,
     WorkLost,
 )
+from hexad.contract.reasons import Reason
 from hexad.evidence import journal, staleness
 from hexad.evidence.books import RUN_ENDED, Books
 from hexad.evidence.conduct import Conduct
@@ -257,6 +258,7 @@ class Ledger:
         self.funnel.refuse(event.reasons)
         self.drops.add(event.reasons[0], event.action_tokens, event.lag, event.age)
         self.window.counts["refused"] += 1
+        self.window.counts["stale"] += set(event.reasons) == {Reason.STALE_VERSION}
 
     def _consumed(self, event: Consumed) -> None:
         self.drops.add(KEPT, event.action_tokens, event.lag, event.age)

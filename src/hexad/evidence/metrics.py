@@ -62,6 +62,7 @@ TURNS = "episode/turns"
 TOKENS = "episode/sampled_tokens"
 CALLS = "episode/tool_calls"
 REFUSED = "episode/refused"
+STALE = "episode/stale"
 OUTSIDE = "data/states_outside"
 VIOLATING = "conduct/violating"
 REFUSED_CALLS = "conduct/refused_calls"
@@ -259,6 +260,13 @@ METRICS: tuple[Metric, ...] = (
         "critic",
     ),
     # -- timing
+    Metric(
+        STALE,
+        "finished episodes that were refused for their age and nothing else",
+        "share",
+        "timing",
+        high=0.05,
+    ),
     Metric(
         LAG + "/*",
         "learner version minus the oldest one that sampled an episode of the batch",

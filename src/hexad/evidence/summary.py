@@ -63,7 +63,7 @@ def _stage(part: Part) -> dict[str, Any]:
         stage["constraints"] = held
     if ends := imitation_report.ends(part.on("selection") or part.on("hidden")):
         stage["imitation"] = ends
-    if signs := fired(part.recipe, part.metrics):
+    if signs := fired(part.recipe, part.metrics, part.on("selection")):
         stage["signs"] = signs
     if part.gate is not None:
         stage["gate"] = part.gate.model_dump()

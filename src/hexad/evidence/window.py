@@ -107,6 +107,7 @@ class Window:
             (metrics.SCORED, "scored", "episodes"),
             (metrics.FAULTED, metrics.FAULTED, "episodes"),
             (metrics.REFUSED, "refused", "episodes"),
+            (metrics.STALE, "stale", "episodes"),
             (metrics.VIOLATING, metrics.VIOLATING, "episodes"),
             (metrics.REFUSED_CALLS, "refused calls", "episodes"),
             (metrics.UNAUTHORISED, metrics.UNAUTHORISED, "scored"),

@@ -44,7 +44,7 @@ class Facts:
     @cached_property
     def signs(self) -> list[dict[str, Any]]:
         """Signs to change direction that the rows have shown."""
-        return fired(self.part.recipe, self.part.metrics)
+        return fired(self.part.recipe, self.part.metrics, self.part.on("selection"))
 
     @cached_property
     def symptoms(self) -> list[Finding]:

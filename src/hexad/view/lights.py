@@ -26,6 +26,9 @@ AXES = {
     "timing": "Is the experience fresh?",
 }
 _SIGNS = {
+    "closed-loop-errors": "data",
+    "outside-the-data": "data",
+    "verifier-hole": "feedback",
     "no-contrast": "credit",
     "critic-off": "critic",
     "stale-dropped": "timing",
