@@ -192,9 +192,7 @@ def _wire(recipe: Recipe, run_dir: Path, around: _Around) -> Loop:
     policy = policy_of(recipe)
     engine = LocalEngine(policy, rows=recipe.system.engine_rows)
     learner = _learner(policy, recipe, ranks, engine.lease())
-    critic: Critic | SharedCritic | None = None
-    if isinstance(learner, Learner):
-        critic = learner.shared
+    critic: Critic | SharedCritic | None = learner.shared if isinstance(learner, Learner) else None
     if critic is None and recipe.critic is not None:
         critic = Critic(policy, recipe, ranks)
     ledger, registry, lineage = Ledger(run_dir), Registry(), Lineage()

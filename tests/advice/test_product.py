@@ -15,9 +15,11 @@ import pytest
 
 from hexad.advice import draft
 from hexad.advice.advise import advise
-from hexad.advice.measured import Measured
-from hexad.advice.questions import Questionnaire
-from hexad.recipe.load import build
+from hexad.advice.agreement import judge
+from hexad.advice.measured import Measured, Qualified
+from hexad.advice.questions import Agreement, Questionnaire
+from hexad.advice.read import recipe_text, write
+from hexad.recipe.load import build, load
 from hexad.recipe.methods import METHODS
 from hexad.recipe.read import Document
 from hexad.recipe.staged import Staged
@@ -47,6 +49,8 @@ SAMPLING = {
 }
 REST = {
     "feedback.process": ("none", "learned", "checkable"),
+    "feedback.process_signal": (None, "remaining_operations"),
+    "feedback.verifier": (None, "numeric"),
     "feedback.demonstrations_from": ("expert", "recorded"),
     "feedback.pairs_from": (None, "recorded"),
     "data.trials": ("cheap", "costly"),
@@ -55,6 +59,17 @@ REST = {
     "timing.durations": ("similar", "heavy_tailed"),
     "timing.learner": ("busy", "idle"),
     "measured.success": (None, 0.0, 0.5),
+    "measured.faulted": (None, 0.01, 0.2),
+    "measured.qualified": tuple(
+        tuple(Qualified(Agreement(**counts), source) for source, counts in found.items())
+        for found in (
+            {},
+            {"check": world.PASSED},
+            {"check": world.PASSED, "check, labels x.jsonl": world.FAILED},
+            {"audit.json": world.FAILED},
+            {"check, labels x.jsonl": world.FEW},
+        )
+    ),
 }
 ALL = {**SAMPLING, **STAGES, **REST}
 DESIGN = 4000
@@ -99,6 +114,26 @@ def stages(tree):
     return [stage["recipe"] for stage in tree["stages"]] if "stages" in tree else [tree]
 
 
+def verified(values):
+    """Whether the verifier agrees: one that was measured to fail does not, whatever was stated."""
+    states = [judge(each.agreement).state for each in values.get("measured.qualified", ())]
+    if "failed" in states:
+        return False
+    return "passed" in states or values["feedback.agreement"] == world.PASSED
+
+
+def carried(values, step, advice):
+    """Every answer on feedback is in the recipe of an online stage, or the output says why not."""
+    tree = next(t for t in stages(advice.draft.tree) if t["method"] == step.method)
+    feedback, said = tree.get("feedback", {}), " ".join(advice.draft.remarks)
+    judged = values["feedback.outcome"] == "judge"
+    named = values.get("feedback.verifier")
+    assert feedback.get("verifier") == (named or ("llm_judge" if judged else None))
+    assert ("placeholders" in said) == (judged and named is None)
+    process = values.get("feedback.process") == "checkable"
+    assert ("process" in feedback) + ("checkable is not in the recipe" in said) == process
+
+
 def check(values, advice):
     """What must hold for every task."""
     online = [s for s in advice.path.steps if s.kind == "rl"]
@@ -113,9 +148,14 @@ def check(values, advice):
         assert advice.draft.tree["run"]["evaluation"]["every"] is None
     for tree in stages(advice.draft.tree):
         assert tree["method"] != "dpo" or tree["data"]["regime"] == "fixed"
-    if online:
-        assert values["feedback.agreement"] == world.PASSED
-        assert values["feedback.outcome"] != "none"
+    if "stages" in (advice.draft.tree or {}):
+        assert values["feedback.outcome"] != "none" and values["data.collection"] != "fixed"
+    if (values.get("measured.faulted") or 0.0) > 0.05:
+        assert any("20.0% of the episodes fault" in text for text in advice.companions)
+    for step in online:
+        assert verified(values) and values["feedback.outcome"] != "none"
+        if step.method not in advice.draft.missing and "dpo" not in advice.draft.missing:
+            carried(values, step, advice)
     for step in planned:
         record = METHODS[step.method]
         assert record.assumptions.min_group_size < 2 or values["critic.candidates"] == "cheap"
@@ -148,12 +188,21 @@ def test_every_answer_that_decides_baseline_and_timing():
     assert seen >= {"rloo", "grpo", "ppo", "reinforce", "sao", "areal"}
 
 
-def test_every_three_answers_together(_validate_each_recipe_once):
+def test_every_three_answers_together(_validate_each_recipe_once, tmp_path):
+    """The recipe of every tenth of them is written out and loaded, as a dry run loads it."""
     rng = random.Random(20)
     rows = [{key: rng.choice(values) for key, values in ALL.items()} for _ in range(DESIGN)]
-    for values in rows:
-        check(values, advised(values))
-    assert covered(rows)
+    loaded = 0
+    for number, values in enumerate(rows):
+        advice = advised(values)
+        check(values, advice)
+        if number % 10 == 0 and advice.draft.tree is not None:
+            write(advice, tmp_path / f"{number}.yaml")
+            assert load(tmp_path / f"{number}.yaml") == build(
+                Document(tmp_path, advice.draft.tree, {})
+            )
+            loaded += 1
+    assert covered(rows) and loaded > 50
     assert len(_validate_each_recipe_once) > 50  # recipes that differ
 
 
@@ -169,9 +218,6 @@ def covered(rows):
 
 
 def test_the_recipe_is_what_the_text_loads_to(tmp_path):
-    from hexad.advice.read import recipe_text
-    from hexad.recipe.load import load
-
     advice = world.ask({"feedback": {"demonstrations": "rich", "protocol": "unlearned"}})
     path = tmp_path / "recipe.yaml"
     path.write_text(recipe_text(advice), encoding="utf-8")

@@ -166,8 +166,8 @@ _ROWS = (
         "training reward rises while independent success falls",
         "stop, and repair the verifier: a better estimator optimises the wrong goal more steadily",
         "失败模式应沿轴定位, row 1",
-        reads="reward/success and success on selection (evaluation.jsonl) come apart, by the rule of "
-        "`hexad diagnose`",
+        reads="reward/success and success on selection (evaluation.jsonl) come apart, by the rule "
+        "of `hexad diagnose`",
     ),
 )
 TRIGGERS: dict[str, Trigger] = {trigger.key: trigger for trigger in _ROWS}
