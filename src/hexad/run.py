@@ -19,13 +19,14 @@ from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
 from hexad.evidence import journal, losses, qualify, traces, verifiers
-from hexad.evidence.evaluate import Beside, Place, Question, nothing
+from hexad.evidence.evaluate import Beside, Place, Question, together
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
 from hexad.evidence.imitation import Imitation
 from hexad.evidence.ledger import Ledger
 from hexad.evidence.ranking import Ranking, Rewards, rank
 from hexad.evidence.triggers import Watch
+from hexad.evidence.visits import Visits
 from hexad.evidence.watcher import Blind, Watcher
 from hexad.feedback.registry import require_apart
 from hexad.learner import checkpoint
@@ -54,7 +55,7 @@ from hexad.schedule.backend import Backend
 from hexad.schedule.flights import kept
 from hexad.schedule.held_rows import held_out
 from hexad.schedule.made import pair_rule
-from hexad.schedule.pairs import PAIRS, PairSource, RoundSource, stored_pairs
+from hexad.schedule.pairs import PAIRS, PairSource, RoundSource, data_states, stored_pairs
 from hexad.schedule.processes import Processes
 from hexad.schedule.rows import row_source
 from hexad.schedule.source import Source
@@ -480,12 +481,14 @@ def _ranked(
 
 
 def _beside(recipe: Recipe, policy: Policy, world: World, folder: Path) -> Beside:
-    """What an evaluation says beside success: of imitation, how it errs."""
+    """What an evaluation says beside success: what it visits, and of imitation, how it errs."""
+    visits = Visits(partial(data_states, recipe))
     if recipe.update.surrogate != "nll":
-        return nothing
+        return visits
     loss = partial(token_loss, policy, limit=recipe.system.micro_batch_tokens)
     rows = held_out(recipe, world, Chats(policy.chat), folder)
-    return Imitation(world, loss, policy.max_context, rows.items, rows.flaws)
+    imitation = Imitation(world, loss, policy.max_context, rows.items, rows.flaws)
+    return together(visits, imitation)
 
 
 def _both(first: Sink, second: Sink) -> Sink:

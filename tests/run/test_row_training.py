@@ -154,6 +154,7 @@ def test_pairs_and_labels_of_a_data_set_train(tmp_path, method, made):
     assert metrics[0]["policy/loss/max"] == pytest.approx(neutral, abs=1e-4)
     assert metrics[-1]["policy/loss"] < neutral - 0.01
     (audit,) = logged(tmp_path / "run", "pairs.jsonl")
+    assert audit["states"] is None, "rows name no states"
     if method == "dpo":
         assert audit["pairs"] == 8 and audit["sources"] == {"data set rows.jsonl": 8}
     else:

@@ -65,6 +65,17 @@ def nothing(split: Split, tasks: Sequence[Task], episodes: Sequence[Episode]) ->
     return {}
 
 
+def together(*besides: Beside) -> Beside:
+    """The entries of all ``besides``."""
+
+    def all_of(
+        split: Split, tasks: Sequence[Task], episodes: Sequence[Episode]
+    ) -> Mapping[str, Any]:
+        return {k: v for each in besides for k, v in each(split, tasks, episodes).items()}
+
+    return all_of
+
+
 def evaluate(
     question: Question,
     world: World,

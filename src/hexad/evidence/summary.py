@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hexad.evidence import audit, conduct, imitation_report, profiles, qualify, verifiers
+from hexad.evidence import audit, conduct, imitation_report, profiles, qualify, verifiers, visits
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
@@ -55,6 +55,7 @@ def _stage(part: Part) -> dict[str, Any]:
         "hidden_uses": part.hidden_uses,
         "verifiers": verifiers.read(part.folder),
         "audit": audit.read(part.folder),
+        "visits": visits.lines(part.evaluations),
         **{split: _span(part.on(split)) for split in ("hidden", "selection") if part.on(split)},
     }
     if part.recipe.timing.mode == "asynchronous" and not profiles.known(part.recipe, part.folder):
@@ -223,6 +224,7 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
     )
     lines["action tokens > updates"] = _chain(funnel["tokens"]["action"], funnel["updates"])
     lines |= imitation_report.lines(stage.get("imitation", ())) | _rows(stage)
+    lines |= stage.get("visits", {})
     lines["dropped tokens"] = f"{sum(books['dropped'].values()):,}"
     lines |= together(stage.get("utilisation"))
     lines |= conduct.lines(stage.get("conduct", {}))

@@ -27,9 +27,12 @@ class Made:
 
     @property
     def outside(self) -> float | None:
-        """Share of the states visited by all the episodes that no item holds."""
-        visited = self.row["states"]["visited"]
-        return self.row["states"]["outside"] / visited if visited else None
+        """Share of the states visited by all the episodes that no item holds.
+
+        ``None`` where none is named, as in the rows of a data set.
+        """
+        states = self.row["states"]
+        return states["outside"] / states["visited"] if states and states["visited"] else None
 
 
 def made(episodes: Sequence[Episode], recipe: Recipe, name: str) -> Made:

@@ -219,6 +219,22 @@ class PairSource:
         asyncio.run(self._world.engine.close())
 
 
+def data_states(recipe: Recipe) -> frozenset[str]:
+    """Digests of the states in the stored episodes that ``recipe`` learns from.
+
+    Of preferences, those in a pair or a label. None where nothing stored is learned from, or where
+    nobody named states.
+    """
+    if recipe.data.regime != "fixed" or recipe.data.origin in ("expert", "data_set"):
+        return frozenset()
+    if recipe.feedback.source == "preferences":
+        used = [episode for item in stored_pairs(recipe).items for episode in item]
+    else:
+        shelf = FolderShelf(Path(recipe.data.origin), size=recipe.data.size)
+        used = shelf.take(range(shelf.size))
+    return frozenset(state for episode in used for state in episode.states)
+
+
 def stored_pairs(recipe: Recipe) -> Made:
     """What is made of the episodes in the folder ``data.origin``; only train tasks are accepted."""
     folder = Path(recipe.data.origin)

@@ -22,13 +22,14 @@ from hexad.recipe.axes import Recipe
 from hexad.recipe.data_set_axis import DataSetSpec
 from hexad.rollout.dialogues import Chats, Scribe
 from hexad.rollout.world import World
-from hexad.schedule.made import Made, states_of
+from hexad.schedule.made import Made
 from hexad.schedule.pairs import PairSource
 from hexad.schedule.source import Harvest, Source
 from hexad.schedule.stored import ListShelf, StoredSource
 
 BAD_ROWS = "bad_rows.jsonl"
 """One line for every row that was dropped; written again whenever the data set is read."""
+_STATELESS = "; rows name no states, so what the policy visits outside them is not measured"
 
 
 class RowSource:
@@ -181,8 +182,7 @@ def _pairs(pairs: Sequence[Pair]) -> Made:
     tasks = len({each.chosen.task_id for each in pairs})
     told = audit(pairs, tasks, Refused())
     items = tuple(each.sides(each.chosen.episode_id.removesuffix("-chosen")) for each in pairs)
-    row = {**told.row(), "states": states_of(items, ())}
-    return Made(items, (), row, told.text())
+    return Made(items, (), {**told.row(), "states": None}, told.text() + _STATELESS)
 
 
 def _labels(episodes: Sequence[Episode]) -> Made:
@@ -191,4 +191,4 @@ def _labels(episodes: Sequence[Episode]) -> Made:
     counts = {"desirable": good, "undesirable": len(episodes) - good, "tasks": tasks}
     text = f"{good} desirable and {len(episodes) - good} other answers to {tasks} prompts"
     items = tuple((each,) for each in episodes)
-    return Made(items, (), {**counts, "states": states_of(items, ())}, text)
+    return Made(items, (), {**counts, "states": None}, text + _STATELESS)
