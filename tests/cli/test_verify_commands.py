@@ -226,6 +226,10 @@ def test_one_verifier_on_both_sides_is_no_independent_outcome(run, tmp_path, mon
     path.write_text(path.read_text().replace("process: {}", asked))
     code, found, err = hexad("audit", tmp_path / "copy", "--process", "remaining")
     assert code == 0 and not found["independent"], (found, err)
+    _, found, _ = hexad("diagnose", run)
+    (stage,) = found["stages"]
+    assert "quadrants" not in stage["facts"]
+    assert any(text.startswith("quadrants: one verifier") for text in stage["not_checked"])
 
 
 def test_a_gate_answers_with_its_exit_code(run, tmp_path):

@@ -29,6 +29,8 @@ EPISODES = 512
 LEAST = 0.5
 """A finding below this confidence is not named."""
 
+NOT_INDEPENDENT = "one verifier judges training and evaluation, so no outcome is independent"
+"""Why there are no quadrants."""
 CONTRADICTED = 0.02
 """Lower bound of the share of wrong among what training called correct, from which on it counts."""
 
@@ -53,6 +55,8 @@ def diagnose(part: Part, *, sample: bool = False) -> Row:
         facts |= _facts(part, stored)
         try:
             found = _judged(part, stored, found, facts, sample)
+            if "quadrants" not in facts:
+                unchecked.append(f"quadrants: {NOT_INDEPENDENT}")
         except UserError as error:
             unchecked.append(f"quadrants: {error.what}")
         if "advantages" not in facts:
@@ -76,23 +80,32 @@ def _judged(
 ) -> list[Finding]:
     """``found`` with what the archive says of it: misses among what was paid, other draws.
 
-    Adds to ``facts``. Raises ``UserError`` without a whole checkpoint or with unknown tasks.
+    Adds to ``facts``; no quadrants where one verifier judges training and evaluation: beside itself
+    it has no hole. Raises ``UserError`` without a whole checkpoint or with unknown tasks.
     """
     with opened(part) as archive:
-        facts["quadrants"] = cells = quadrants(archive, stored.episodes)
-        audited = [_audited(finding, cells) for finding in found]
-        for finding in _contradicted(cells, stored.step):
-            share = 0.5 * cells["contradicted"] / cells["correct"]
-
-            def wrong(episodes: Sequence[Episode], share: float = share) -> bool:
-                seen = quadrants(archive, episodes)
-                return bool(seen["contradicted"] > share * seen["correct"])
-
-            since = began(archive.store, stored.step, wrong)
-            audited.append(replace(finding, since=since))
+        audited = list(found)
+        if archive.independent:
+            facts["quadrants"] = cells = quadrants(archive, stored.episodes)
+            audited = _held(archive, stored, found, cells)
         suspected = any(each.symptom.key == "no-contrast" for each in audited)
         if sample and suspected and (tried := temperatures(archive, stored.episodes)):
             facts["temperatures"] = tried
+    return audited
+
+
+def _held(archive: Archive, stored: Stored, found: Sequence[Finding], cells: Row) -> list[Finding]:
+    """``found``, held to ``cells``, and whether the two verifiers contradict each other."""
+    audited = [_audited(finding, cells) for finding in found]
+    for finding in _contradicted(cells, stored.step):
+        share = 0.5 * cells["contradicted"] / cells["correct"]
+
+        def wrong(episodes: Sequence[Episode], share: float = share) -> bool:
+            seen = quadrants(archive, episodes)
+            return bool(seen["contradicted"] > share * seen["correct"])
+
+        since = began(archive.store, stored.step, wrong)
+        audited.append(replace(finding, since=since))
     return audited
 
 
