@@ -94,8 +94,16 @@ def test_what_changes_its_mind_and_what_breaks_is_told():
             if "\x00" in transcript[-1].content:
                 raise ValueError("embedded null")
             Moody.calls += 1
-            return Verdict(VerdictStatus.CORRECT, 1.0, str(Moody.calls))
+            return Verdict(VerdictStatus.CORRECT, 0.5 + 0.5 * (Moody.calls <= 4 * TASKS))
 
+    class Wordy:
+        digest, calls = "wordy", 0
+
+        def verify(self, task, judged, transcript):
+            Wordy.calls += 1
+            return Verdict(VerdictStatus.CORRECT, 1.0, f'"{Wordy.calls}"')
+
+    assert found(Wordy())["undetermined"] == 0, "other words of evidence are no other judgement"
     row = found(Moody())
     assert row["undetermined"] == 4 * TASKS
     assert row["probes"]["broke"] == ["null"]
@@ -149,6 +157,15 @@ def test_measured_and_below_is_refused_not_measured_is_not(tmp_path, monkeypatch
     document["qualification"]["agreement"]["share"] = 0.96
     (Path("run") / profiles.FILE).write_text(json.dumps(document))
     require(recipe, Path("run"), "d")
+    for fact, said in (
+        ({"undetermined": 3}, "judged 3 cases otherwise"),
+        ({"repeats": {"episodes": 8, "differ": 2}}, "answered 2 of 8 demonstrations otherwise"),
+    ):
+        unsteady = {**document, "qualification": {**document["qualification"], **fact}}
+        (Path("run") / profiles.FILE).write_text(json.dumps(unsteady))
+        with pytest.raises(UserError, match=said):
+            require(recipe, Path("run"), "d")
+        require(plain, Path("run"), "d")
     document["qualification"]["labelled"] = {"share": 0.4}
     (Path("run") / profiles.FILE).write_text(json.dumps(document))
     with pytest.raises(UserError, match=r"on 40.0% of the cases"):

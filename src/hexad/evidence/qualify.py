@@ -106,7 +106,7 @@ def qualify(training: Feedback, evaluation: Feedback, sample: Sequence[Case]) ->
         "cases": dict(Counter(case.kind for case in sample)),
         "independent": independent,
         "unscored": dict(Counter(why for v in first if v is not None and (why := v.unscored))),
-        "undetermined": sum(a != b for a, b in zip(first, again, strict=True)),
+        "undetermined": sum(_otherwise(*pair) for pair in zip(first, again, strict=True)),
         "seconds": quantiles(seconds) if seconds else {},
         "probes": _probe(training, evaluation, sample[0]) if sample else {},
     }
@@ -126,10 +126,20 @@ def against(training: Feedback, sample: Sequence[Case], success: Sequence[bool])
 def require(recipe: Recipe, run_dir: Path, digest: str) -> None:
     """Raise ``UserError`` where ``hexad check`` measured less than ``feedback.qualify`` asks.
 
-    ``digest`` is the training feedback's. What was not measured is no ground for a refusal.
+    Less is a smaller share of agreement (the share itself, not the lower end of its interval), a
+    verifier that judged a case otherwise the second time, or an environment that answered
+    otherwise. ``digest`` is the training feedback's. What was not measured is no ground for a
+    refusal.
     """
-    asked, found = recipe.feedback.qualify, agreement(recipe, run_dir, digest)
-    if asked is not None and found is not None and found < asked.agreement:
+    asked = recipe.feedback.qualify
+    if asked is None:
+        return
+    for path in _places(recipe, run_dir):
+        for what in _unsteady(_found(path, digest)):
+            fix = "repair it and run `hexad check` again, or leave feedback.qualify out"
+            raise UserError(what, where=f"feedback.qualify: {path}", fix=fix)
+    found = agreement(recipe, run_dir, digest)
+    if found is not None and found < asked.agreement:
         raise UserError(
             f"the verifier agrees with the independent outcome on {found:.1%} of the cases, "
             f"and {asked.agreement:.1%} is asked",
@@ -141,9 +151,13 @@ def require(recipe: Recipe, run_dir: Path, digest: str) -> None:
 def agreement(recipe: Recipe, run_dir: Path, digest: str) -> float | None:
     """What ``hexad check`` measured for the feedback of ``digest``: in the run's folder, or else in
     the default place; ``None`` where it measured nothing."""
-    paths = (run_dir / profiles.FILE, profiles.place(recipe, None))
+    paths = _places(recipe, run_dir)
     found = [share for path in paths if (share := _measured(path, digest)) is not None]
     return found[0] if found else None
+
+
+def _places(recipe: Recipe, run_dir: Path) -> tuple[Path, Path]:
+    return run_dir / profiles.FILE, profiles.place(recipe, None)
 
 
 def repeats(family: TaskFamily, sample: Sequence[Case], seed: int = SEED) -> Row:
@@ -167,15 +181,40 @@ def _measured(path: Path, digest: str) -> float | None:
 
     With a verifier and with labels, the lower one.
     """
+    found = _found(path, digest)
+    rows = [found[name] for name in ("agreement", "labelled") if name in found]
+    shares = [float(row["share"]) for row in rows if row["share"] is not None]
+    return min(shares) if shares else None
+
+
+def _found(path: Path, digest: str) -> Row:
+    """The qualification that the profile ``path`` holds for the verifier of ``digest``; or {}."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        training, found = document["verifiers"]["training"], document["qualification"]
-        rows = [found[name] for name in ("agreement", "labelled") if name in found]
-        shares = [float(row["share"]) for row in rows if row["share"] is not None]
-        known = training["digest"] == digest
+        known = document["verifiers"]["training"]["digest"] == digest
+        found: Row = document["qualification"]
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return min(shares) if known and shares else None
+        return {}
+    return found if known else {}
+
+
+def _unsteady(found: Row) -> list[str]:
+    """What did not come out the same the second time."""
+    told = []
+    if count := found.get("undetermined", 0):
+        told.append(f"the verifier judged {count} cases otherwise the second time")
+    again = found.get("repeats", {})
+    if count := again.get("differ", 0):
+        played = f"{count} of {again['episodes']} demonstrations"
+        told.append(f"the environment answered {played} otherwise the second time")
+    return told
+
+
+def _otherwise(first: Verdict | None, second: Verdict | None) -> bool:
+    """Whether two judgements of one case differ in status or score; a failure is no judgement."""
+    if first is None or second is None or not (first.scored and second.scored):
+        return False
+    return (first.status, first.score) != (second.status, second.score)
 
 
 def _heard(
