@@ -6,11 +6,13 @@ folder and are thrown away.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path as Folder
 from typing import Any
@@ -27,14 +29,17 @@ from hexad.evidence.barrier import Path, Profile, Streaming, Turn
 from hexad.evidence.costs import Cost, step_costs
 from hexad.evidence.ledger import Ledger
 from hexad.policy.engine import EngineStats
+from hexad.policy.local import LocalEngine
 from hexad.policy.policy import Policy
 from hexad.recipe.axes import Recipe
 from hexad.recipe.timing_axis import TimingSpec
+from hexad.rollout.build import policy_of, world_of
 from hexad.rollout.collect import collect
 from hexad.rollout.disturb import latency
 from hexad.rollout.plan import plan_tasks
 from hexad.rollout.world import World
 from hexad.run import compose
+from hexad.schedule.cursor import train_limit, train_tasks
 from hexad.schedule.trial import streamed
 
 EPISODES = 64
@@ -46,17 +51,23 @@ _LEARNING = ("score", "critic", "update", "publish")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Played:
+    """Episodes of ``groups`` groups."""
+
+    recipe: Recipe
+    policy: Policy
+    groups: int
+    episodes: tuple[Episode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(Played):
     """One batch of ``groups`` groups, played and trained on, after one that warmed everything up.
 
     ``phases`` are wall-clock and CPU seconds of each phase of the loop. ``waits`` are the seconds
     of every reset and step of the environment, ``signal`` the share of groups with a contrast.
     """
 
-    recipe: Recipe
-    policy: Policy
-    groups: int
-    episodes: tuple[Episode, ...]
     profile: Profile
     phases: Mapping[str, tuple[float, float]]
     waits: Mapping[str, Sequence[float]]
@@ -72,11 +83,10 @@ class Measured:
 
 
 def measure(recipe: Recipe) -> Measured:
-    """Play and train two small batches synchronously; the second is measured.
+    """Play and train two small batches of an online recipe synchronously; the second is measured.
 
-    Raises ``UserError`` for a recipe that samples nothing, and whatever training it would raise.
+    Raises what training it would raise.
     """
-    _require_measurable(recipe)
     small = _small(recipe)
     watch = _Watch()
     worlds: list[World] = []
@@ -99,6 +109,32 @@ def measure(recipe: Recipe) -> Measured:
         policy = loop.parts.learner.policy
         streaming = streamed(small, Folder(folder) / "wal")
     return _measured(recipe, small, policy, watch, (serial, streaming))
+
+
+def play(recipe: Recipe) -> Played:
+    """Play a few tasks as a round of ``recipe`` does, and train on nothing.
+
+    Raises ``UserError`` for what training would refuse, and for a recipe that samples nothing.
+    """
+    if recipe.data.regime == "fixed":
+        raise UserError(
+            "data.regime: fixed samples nothing, so there is nothing to measure",
+            where="data.regime",
+            fix="check a recipe that samples",
+        )
+    policy, rows = policy_of(recipe), recipe.system.engine_rows
+    engine, size, seed = LocalEngine(policy, rows=rows), recipe.data.group_size, recipe.run.seed
+    asyncio.run(engine.publish(None, 0))
+    lineage = policy.lineage()
+    with ExitStack() as held:
+        held.callback(lambda: asyncio.run(engine.close()))
+        world = world_of(recipe, policy, engine, lambda version: lineage, held)
+        count = -(-EPISODES // size)
+        limit, name = train_limit(world.family, recipe.task.train.count), world.family.name
+        tasks = train_tasks(world.family, limit, 0, count)
+        plans = plan_tasks(tasks, size, prefix="check-", seed=seed, environment=name)
+        episodes = collect(plans, world, rows=rows)
+    return Played(recipe, policy, len(tasks), tuple(episodes))
 
 
 def cores() -> int:
@@ -171,15 +207,6 @@ class _Watch:
             if event.phase == "rollout":
                 self.batch = Cost.of(cpu - self._cpu, self._stats, self.engine_stats())
             self._cpu = cpu
-
-
-def _require_measurable(recipe: Recipe) -> None:
-    if recipe.data.regime != "online":
-        raise UserError(
-            f"data.regime: {recipe.data.regime} samples nothing, so there is no barrier to measure",
-            where="data.regime",
-            fix="check a recipe that is online",
-        )
 
 
 def _small(recipe: Recipe) -> Recipe:

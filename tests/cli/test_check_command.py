@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from hexad.cli import main as entry
+from hexad.cli.advise_evidence import _profile
 from hexad.evidence import profiles
+from hexad.evidence.qualify import agreement
 from hexad.recipe.load import load
 from hexad.schedule.trial import streamed
 
@@ -132,3 +134,20 @@ def test_a_trial_begins_again_where_the_tasks_end(recipe, tmp_path):
     costs = streamed(load(recipe, words), tmp_path / "wal")
     assert min(costs.step_seconds, costs.row_seconds) >= 0 < costs.arrival_seconds
     assert len(list((tmp_path / "wal").iterdir())) == 13
+
+
+def test_a_recipe_of_rounds_has_its_verifier_measured_and_no_barrier(recipe, tmp_path):
+    words = ("method=rejection", "data.rounds.tasks=8", "data.group_size=4", "update.minibatches=1")
+    code, out, err = hexad("check", recipe, *words, "task.latency=null", "budget.episodes=null",
+                           "budget.train_tokens=1000", "--json")  # fmt: skip
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["qualification"]["agreement"]["share"] == 1.0
+    assert found["qualification"]["cases"]["policy"] == 64 and "measured" not in found
+    assert found["episode"]["spans"] and Path(found["written"]).exists()
+    given = load(recipe, [*words, "budget.episodes=null", "budget.train_tokens=1000",
+                          "task.latency=null"])  # fmt: skip
+    heard = _profile(found, "check")
+    assert heard.profile is None and heard.qualified[0].agreement.right > 0
+    digest = found["verifiers"]["training"]["digest"]
+    assert agreement(given, tmp_path / "none", digest) == 1.0

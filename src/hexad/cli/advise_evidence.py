@@ -124,6 +124,9 @@ def of_check(path: Path, of: Subject) -> Measured:
 
 
 def _profile(document: Mapping[str, Any], source: str) -> Measured:
+    qualified = _qualified(document, source)
+    if "measured" not in document:  # a recipe that samples in rounds
+        return Measured(qualified=qualified)
     measured, here = document["measured"], document["here"]
     seconds, batch = measured["episode_seconds"], here["batch"]
     size = f"{batch['groups']} x {batch['group_size']}"
@@ -140,7 +143,7 @@ def _profile(document: Mapping[str, Any], source: str) -> Measured:
     groups = None
     if batch["group_size"] > 1 and count and signal is not None:
         groups = Groups(source, count, round(float(signal) * count), right, wrong)
-    return Measured(groups=groups, profile=profile, qualified=_qualified(document, source))
+    return Measured(groups=groups, profile=profile, qualified=qualified)
 
 
 def _qualified(document: Mapping[str, Any], source: str) -> tuple[Qualified, ...]:

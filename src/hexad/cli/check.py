@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rich.console import Console, RenderableType
 
@@ -16,7 +16,7 @@ from hexad.evidence import annotate, profiles
 from hexad.evidence.barrier import Profile, barrier, quantiles
 from hexad.evidence.forecast import Forecast, Machine, Schedule, floor_seconds
 from hexad.evidence.simulate import simulate
-from hexad.preflight import Measured, cores, measure
+from hexad.preflight import Measured, Played, cores, measure, play
 from hexad.recipe.axes import Recipe
 from hexad.recipe.load import load
 
@@ -24,6 +24,10 @@ LAGS = (1, 2, 4, 8)
 """Lag limits that are tried beside the recipe's own."""
 CLUSTER = 2048
 """Workers of the cluster that is simulated by default."""
+
+
+Seen = TypeVar("Seen", bound=Played, contravariant=True)
+"""What a section is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +43,20 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class Section(Generic[Seen]):
     """A part of the report: ``document`` makes its JSON, ``render`` shows that to people."""
 
     name: str
-    document: Callable[[Measured, Order], dict[str, Any]]
+    document: Callable[[Seen, Order], dict[str, Any]]
     render: Callable[[dict[str, Any]], RenderableType]
 
 
 def check(order: Order, console: Console) -> dict[str, Any]:
-    """Measure, simulate, print, and write the profile. Raises ``UserError``."""
+    """Measure, simulate, print, and write the profile. Raises ``UserError``.
+
+    A recipe that samples in rounds has no barrier of a batch: its episodes and its verifier are
+    measured, and nothing is trained.
+    """
     recipe = load(order.recipe, list(order.overrides))
     if not isinstance(recipe, Recipe):
         stages = ", ".join(stage.name for stage in recipe.stages)
@@ -57,21 +65,37 @@ def check(order: Order, console: Console) -> dict[str, Any]:
             where=str(order.recipe),
             fix="give the stage's own recipe file, and policy.model=runs/NAME/STAGE",
         )
-    with console.status("playing and training two small batches"):
-        measured = measure(recipe)
     document: dict[str, Any] = {
         "recipe": recipe.name,
         "key": profiles.key(recipe),
         "of": profiles.subject(recipe),
     }
-    for section in SECTIONS:
-        with console.status(section.name):
-            document[section.name] = section.document(measured, order)
-        console.print(section.render(document[section.name]))
+    if recipe.data.regime == "online":
+        with console.status("playing and training two small batches"):
+            measured = measure(recipe)
+        _tell((*BELIEF, *BARRIER), measured, order, console, document)
+    else:
+        with console.status("playing a few tasks"):
+            played = play(recipe)
+        _tell(BELIEF, played, order, console, document)
     path = profiles.place(recipe, order.out)
     profiles.write(document, path)
     console.print(f"written to {path}", highlight=False)
     return {**document, "written": str(path)}
+
+
+def _tell(
+    sections: Sequence[Section[Seen]],
+    seen: Seen,
+    order: Order,
+    console: Console,
+    document: dict[str, Any],
+) -> None:
+    """Print ``sections`` and keep them in ``document``."""
+    for section in sections:
+        with console.status(section.name):
+            document[section.name] = section.document(seen, order)
+        console.print(section.render(document[section.name]))
 
 
 def _batch(measured: Measured, order: Order) -> dict[str, Any]:
@@ -152,24 +176,24 @@ def _cluster(measured: Measured, order: Order) -> dict[str, Any]:
     }
 
 
-def _episode(measured: Measured, order: Order) -> dict[str, Any]:
+def _episode(measured: Played, order: Order) -> dict[str, Any]:
     """One annotated episode."""
     episode, tokenizer = annotate.chosen(measured.episodes), measured.policy.tokenizer
     assert episode is not None  # else nothing was measured
     return annotate.annotate(episode, lambda ids: str(tokenizer.decode(ids.tolist())))
 
 
-def _card(measured: Measured, order: Order) -> dict[str, Any]:
+def _card(measured: Played, order: Order) -> dict[str, Any]:
     """The task's card, tried out."""
     return check_card.rehearsed(measured.recipe)
 
 
-def _verifiers(measured: Measured, order: Order) -> dict[str, Any]:
+def _verifiers(measured: Played, order: Order) -> dict[str, Any]:
     """The cards of the recipe's verifiers."""
     return check_verifier.cards(measured.recipe)
 
 
-def _qualification(measured: Measured, order: Order) -> dict[str, Any]:
+def _qualification(measured: Played, order: Order) -> dict[str, Any]:
     """Whether the training verifier deserves belief, on the batch and on demonstrations."""
     return check_verifier.qualified(measured, order.labels)
 
@@ -206,13 +230,16 @@ def _row(
     }
 
 
-SECTIONS = (
+BELIEF: tuple[Section[Played], ...] = (
     Section("episode", _episode, annotate.table),
     Section("task card", _card, check_card.table),
     Section("verifiers", _verifiers, check_verifier.table),
     Section("qualification", _qualification, check_verifier.qualification),
+)
+"""What is known of any recipe that samples."""
+BARRIER: tuple[Section[Measured], ...] = (
     Section("measured", _batch, tables.batch),
     Section("here", _here, tables.here),
     Section("cluster", _cluster, tables.cluster),
 )
-"""The report, in order."""
+"""What batches of an online recipe cost, now and otherwise timed."""

@@ -13,7 +13,7 @@ from hexad.contract.task import Split
 from hexad.evidence import annotate, verifiers
 from hexad.evidence.labelled import labelled
 from hexad.evidence.qualify import Case, against, cases, qualify, repeats
-from hexad.preflight import Measured
+from hexad.preflight import Played
 from hexad.recipe.axes import Recipe
 from hexad.rollout.build import family_of, judges
 
@@ -25,7 +25,7 @@ def cards(recipe: Recipe) -> dict[str, Any]:
         return {name: verifiers.row(each) for name, each in made.items()}
 
 
-def qualified(measured: Measured, labels: Path | None = None) -> dict[str, Any]:
+def qualified(measured: Played, labels: Path | None = None) -> dict[str, Any]:
     """The training verifier beside the evaluation's, on the measured batch and demonstrations.
 
     ``labels`` is a file of conversations that somebody has judged.
