@@ -37,7 +37,7 @@ from hexad.contract.events import (
 from hexad.contract.faults import ContractViolation
 from hexad.contract.lag import lag
 from hexad.contract.store import Store
-from hexad.evidence import traces
+from hexad.evidence import selection, traces
 from hexad.evidence.ledger import Ledger
 from hexad.learner import checkpoint
 from hexad.learner.assemble import assemble
@@ -390,12 +390,14 @@ class Loop:
         if parts.ranks.rank != 0:
             return
         started = time.perf_counter()
+        keep, version = parts.recipe.run.checkpoints.keep, parts.learner.version
+        best = selection.best(parts.run_dir, version)
         written = checkpoint.write(
             parts.run_dir,
-            parts.learner.version,
+            version,
             parts.save_policy,
             parts.registry,
-            checkpoint.Journal(parts.logs, parts.store, keep=parts.recipe.run.checkpoints.keep),
+            checkpoint.Journal(parts.logs, parts.store, keep, best.step if best else None),
         )
         seconds = time.perf_counter() - started
         self.emit(Timed(parts.learner.version, "checkpoint", seconds))

@@ -19,6 +19,7 @@ from hexad.contract.faults import UserError
 from hexad.contract.store import Store
 from hexad.contract.task import Split
 from hexad.evidence import journal, losses, qualify, traces, verifiers
+from hexad.evidence.chosen import LAST, chosen
 from hexad.evidence.evaluate import Beside, Place, Question, together
 from hexad.evidence.evaluate import evaluate as evaluate_world
 from hexad.evidence.folder import parts
@@ -110,18 +111,17 @@ def evaluate(
     *,
     tasks: int | None = None,
     attempts: int = 1,
+    which: str = LAST,
     watcher: Watcher | None = None,
 ) -> dict[str, Any]:
-    """Evaluate the newest whole checkpoint in ``run_dir`` and return the row that was written.
+    """Evaluate a checkpoint in ``run_dir`` and return the row that was written.
 
-    ``tasks`` defaults to the count in the run's recipe, each tried ``attempts`` times. Raises
-    ``UserError`` when there is none.
+    ``tasks`` defaults to the count in the run's recipe, each tried ``attempts`` times. ``which`` is
+    ``last`` (the newest whole one), ``best`` (on ``selection``) or a version. Raises ``UserError``
+    when there is none.
     """
     (part,) = parts(run_dir)
-    recipe, found = part.recipe, checkpoint.newest(run_dir)
-    if found is None:
-        fix = "train first, or resume the run until its first checkpoint"
-        raise UserError("this run has no whole checkpoint", where=str(run_dir), fix=fix)
+    recipe, found = part.recipe, chosen(run_dir, which)
     _tell_damage(found, watcher or Blind())
     count = tasks or getattr(recipe.task, str(split)).count
     if count is None:

@@ -13,16 +13,24 @@ from hexad.contract.task import Split
 
 
 def evaluate(
-    run_dir: Path, split: str, tasks: int | None, console: Console, attempts: int = 1
+    run_dir: Path,
+    split: str,
+    tasks: int | None,
+    console: Console,
+    attempts: int = 1,
+    which: str = "last",
 ) -> dict[str, Any]:
-    """Evaluate the newest checkpoint on ``split``; ``tasks`` defaults to all of the recipe's.
+    """Evaluate a checkpoint on ``split``; ``tasks`` defaults to all of the recipe's.
 
-    Raises ``UserError`` for an unknown split and for a folder that is not a run.
+    ``which`` is ``last`` (the newest), ``best`` (on selection; what did better and has no
+    checkpoint is told) or a version. Raises ``UserError`` for an unknown split and for a folder
+    that is not a run.
     """
     names = [str(known) for known in Split]
     if split not in names:
         fix = f"choose one of {', '.join(names)}"
         raise UserError(f"there is no split {split!r}", where="--split", fix=fix)
+    from hexad.evidence import selection
     from hexad.evidence.folder import parts
 
     saved = [part for part in parts(run_dir) if any(part.folder.glob("checkpoints/step_*"))]
@@ -30,14 +38,22 @@ def evaluate(
         fix = "train first, or resume the run until its first checkpoint"
         raise UserError("this run has no checkpoint yet", where=str(run_dir), fix=fix)
     part = saved[-1]
+    better = selection.unsaved(part.folder) if which == "best" else None
 
     from hexad import run
     from hexad.cli.progress import Watcher
 
     row = run.evaluate(
-        part.folder, Split(split), tasks=tasks, attempts=attempts, watcher=Watcher(console)
+        part.folder,
+        Split(split),
+        tasks=tasks,
+        attempts=attempts,
+        which=which,
+        watcher=Watcher(console),
     )
     console.print(table(row, part.name))
+    if better is not None:
+        console.print(f"of selection: {selection.line({'unsaved': better.row()})}", highlight=False)
     uses = part.hidden_uses
     if split == "hidden":
         console.print(f"hidden tasks were used {uses} times in this run folder", highlight=False)

@@ -16,8 +16,8 @@ from hexad.recipe.load import read_as
 Row = dict[str, Any]
 
 
-def gate(run_dir: Path, file: Path, console: Console) -> Row:
-    """Evaluate the newest checkpoint on the gate tasks and hold it to what ``file`` asks.
+def gate(run_dir: Path, file: Path, console: Console, which: str = "last") -> Row:
+    """Evaluate the checkpoint ``which`` on the gate tasks and hold it to what ``file`` asks.
 
     ``passed`` is true where every demand is met; one that could not be measured is not. Raises
     ``UserError`` for a file that asks nothing and for what :func:`evaluate` refuses.
@@ -26,7 +26,7 @@ def gate(run_dir: Path, file: Path, console: Console) -> Row:
     if not asked.asks:
         fix = "ask for something: success, invalid, violations, unauthorised, unscored, p95"
         raise UserError("this gate asks nothing, so all would pass", where=str(file), fix=fix)
-    row = evaluate(run_dir, "gate", asked.tasks, console)
+    row = evaluate(run_dir, "gate", asked.tasks, console, which=which)
     demands = held(asked, row)
     passed = all(demand["met"] for demand in demands)
     console.print(_table(demands, passed))

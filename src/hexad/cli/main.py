@@ -25,6 +25,9 @@ app = typer.Typer(
 _UsageError = typer.BadParameter.__base__
 """What the parser raises for a wrong command line; typer does not name it publicly."""
 
+Which = Annotated[
+    str, typer.Option("--checkpoint", help="last, best (on selection), or a version.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -105,13 +108,14 @@ def evaluate(
     split: Annotated[str, typer.Option(help="selection, hidden, gate or train.")] = "selection",
     tasks: Annotated[int | None, typer.Option(min=1, help="Tasks; all by default.")] = None,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts at each task.")] = 1,
+    checkpoint: Which = "last",
     as_json: Json = False,
 ) -> int:
-    """Measure the closed-loop success of a run's newest checkpoint."""
+    """Measure the closed-loop success of a run's checkpoint, the newest by default."""
     from hexad.cli.evaluate import evaluate as command
 
     def action() -> dict[str, Any]:
-        return command(run, split, tasks, _console(as_json), attempts)
+        return command(run, split, tasks, _console(as_json), attempts, checkpoint)
 
     return conclude(action, as_json=as_json, crash_folder=lambda: run)
 
@@ -185,12 +189,16 @@ def diagnose(
 def gate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     file: Annotated[Path, typer.Argument(help="What is asked, a YAML file.")],
+    checkpoint: Which = "last",
     as_json: Json = False,
 ) -> int:
-    """Hold a run's newest checkpoint to a gate; exit code 1 where it does not pass."""
+    """Hold a run's checkpoint, the newest by default, to a gate; exit code 1 unless it passes."""
     from hexad.cli.gate import gate as command
 
-    return _unless(lambda: command(run, file, _console(as_json)), "passed", as_json, run)
+    def action() -> dict[str, Any]:
+        return command(run, file, _console(as_json), checkpoint)
+
+    return _unless(action, "passed", as_json, run)
 
 
 @app.command()

@@ -10,7 +10,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from hexad.evidence import audit, conduct, imitation_report, profiles, qualify, verifiers, visits
+from hexad.evidence import (
+    audit,
+    conduct,
+    imitation_report,
+    profiles,
+    qualify,
+    selection,
+    verifiers,
+    visits,
+)
 from hexad.evidence.critic import order
 from hexad.evidence.folder import Part, Row, parts
 from hexad.evidence.staleness_report import staleness_report
@@ -56,6 +65,7 @@ def _stage(part: Part) -> dict[str, Any]:
         "verifiers": verifiers.read(part.folder),
         "audit": audit.read(part.folder),
         "visits": visits.lines(part.evaluations),
+        "checkpoint": selection.told(part.folder),
         **{split: _span(part.on(split)) for split in ("hidden", "selection") if part.on(split)},
     }
     if part.recipe.timing.mode == "asynchronous" and not profiles.known(part.recipe, part.folder):
@@ -108,7 +118,7 @@ def _qualified(found: Sequence[Part]) -> bool:
     shares = [
         kept is not None and qualify.agreement(part.recipe, part.folder, kept["digest"]) is not None
         for part, kept in trained
-        if part.recipe.data.regime == "online"
+        if part.recipe.data.regime != "fixed"
     ]
     return bool(shares) and all(shares)
 
@@ -209,6 +219,7 @@ def _lines(stage: dict[str, Any]) -> dict[str, str]:
             if split in stage:
                 measured = stage[split][end]
                 lines[f"{split} {MEASURES[measured['measure']]}, {end}"] = rate(measured)
+    lines |= selection.lines(stage["checkpoint"])
     lines["batches"] = str(stage["batches"])
     for key, spent in stage["budget"].items():
         used, limit = spent["used"], spent["limit"]

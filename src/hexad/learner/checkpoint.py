@@ -29,12 +29,13 @@ _STEP, _REPLACED, _TEMPORARY = "step_", ".old-step_", ".tmp-"
 class Journal:
     """What grows beside the checkpoints: log files inside the run folder, and the episode store.
 
-    ``keep`` whole checkpoints stay on disk, the newest.
+    ``keep`` whole checkpoints stay on disk, the newest, and beside them that of step ``best``.
     """
 
     logs: tuple[Path, ...] = ()
     store: Store | None = None
     keep: int = 2
+    best: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def write(
             raise
         crash.point("checkpoint:before-rename")
         _put_in_place(temporary, final)
-        _prune(folder, step, journal.keep)
+        _prune(folder, step, journal)
     if journal.store is not None:
         journal.store.compact()
     return final
@@ -121,6 +122,20 @@ def newest(run_dir: Path) -> Checkpoint | None:
             fix="restore a checkpoint from a copy, or start a new run folder",
         )
     return found
+
+
+def at(run_dir: Path, step: int) -> Checkpoint:
+    """The whole checkpoint of ``step``. Raises ``UserError`` where there is none."""
+    folder = run_dir / "checkpoints"
+    known = {_step(path): path for path in reversed(list(_finished(folder)))}
+    try:
+        return Checkpoint(known[step], step, manifest.verify(known[step]))
+    except KeyError:
+        what = f"version {step} has no checkpoint"
+    except ValueError as error:
+        what = f"the checkpoint of version {step} is not whole: {error}"
+    listed = ", ".join(str(each) for each in sorted(known) if each != step) or "none is there"
+    raise UserError(what, where=str(folder), fix=f"choose another: {listed}")
 
 
 def kept(run_dir: Path) -> dict[int, Path]:
@@ -218,12 +233,12 @@ def _put_in_place(temporary: Path, final: Path) -> None:
     _discard(replaced)
 
 
-def _prune(folder: Path, step: int, keep: int) -> None:
-    """Keep the ``keep`` newest up to ``step``; later ones belong to a past that was rewound."""
+def _prune(folder: Path, step: int, journal: Journal) -> None:
+    """Keep the newest up to ``step``, and the best; later ones are of a past that was rewound."""
     finished = list(_finished(folder))
-    kept = [path for path in finished if _step(path) <= step][: max(keep, 1)]
+    kept = [path for path in finished if _step(path) <= step][: max(journal.keep, 1)]
     for path in finished:
-        if path not in kept:
+        if path not in kept and _step(path) != journal.best:
             _discard(path)
     for path in folder.glob(f"{_TEMPORARY}*"):
         shutil.rmtree(path)

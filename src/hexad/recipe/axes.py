@@ -318,7 +318,7 @@ class CheckpointSpec(Axis):
     every: Positive | None = 20
     """Batches between checkpoints; one is always written at the end."""
     keep: Positive = 2
-    """Whole checkpoints kept."""
+    """Whole checkpoints kept, the newest; that of the best success on `selection` stays as well."""
 
 
 class RunSpec(Axis):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from hexad.contract.ending import FAULTED
 from hexad.contract.verdict import VerdictStatus
+from hexad.evidence import selection
 from hexad.evidence.conduct import CELLS
 from hexad.evidence.folder import Row
 from hexad.evidence.summary import MEASURES, PROFILE, rate, signs, times
@@ -40,7 +41,7 @@ def brief(summary: Row) -> list[str]:
     lines = {
         f"{summary['run']}:": _ended(summary),
         "hidden": _success(stages, "hidden", f", used {times(summary['hidden_uses'])}"),
-        "selection": _success(stages, "selection", ""),
+        "selection": _success(stages, "selection", _best(stages[-1])),
         "spent": _spent(stages),
         "lost": _lost(stages),
         "axes": _colours(summary["axes"], several=len(stages) > 1),
@@ -74,6 +75,15 @@ def _success(stages: Sequence[Row], split: str, note: str) -> str:
         points.append(name + rate(stage[split]["end"]))
     what = MEASURES[seen[-1][split]["end"]["measure"]]
     return f"{what} {' -> '.join(points)}{note}"
+
+
+def _best(stage: Row) -> str:
+    """The best checkpoint, where the last version is not the best one."""
+    chosen = stage["checkpoint"] or {}
+    kept, last = chosen.get("best"), stage.get("selection", {}).get("end", {})
+    if kept is None or kept["step"] == last.get("step"):
+        return ""
+    return f"; best {selection.line(chosen)}"
 
 
 def _spent(stages: Sequence[Row]) -> str:
