@@ -226,8 +226,8 @@ def test_evaluate_prints_a_row_or_a_document(hexad, fake_run, tmp_path):
     row |= {"endings": {"terminal": 4}, "faults": {}, "strata": {}}
     row |= {"violations": 0, "unauthorised": 0}
 
-    def measure(folder, split, *, tasks, attempts, watcher):
-        return {**row, "asked": [str(split), tasks, attempts]}
+    def measure(folder, split, *, tasks, attempts, which, watcher):
+        return {**row, "asked": [str(split), tasks, attempts, which]}
 
     fake_run(begun, measure)
     hexad("train", RECIPE, MODEL, "--run", tmp_path)
@@ -237,9 +237,9 @@ def test_evaluate_prints_a_row_or_a_document(hexad, fake_run, tmp_path):
     code, out, _ = hexad("evaluate", tmp_path, "--split", "hidden", "--tasks", 4)
     assert code == 0 and "66.7 %" in out and "hidden tasks were used" in out
     code, out, err = hexad("evaluate", tmp_path, "--json")
-    assert json.loads(out)["asked"] == ["selection", None, 1] and err == ""
+    assert json.loads(out)["asked"] == ["selection", None, 1, "last"] and err == ""
     code, out, _ = hexad("evaluate", tmp_path, "--attempts", 4, "--json")
-    assert json.loads(out)["asked"] == ["selection", None, 4]
+    assert json.loads(out)["asked"] == ["selection", None, 4, "last"]
 
 
 def test_the_installed_command_exits_with_the_same_codes(tmp_path):

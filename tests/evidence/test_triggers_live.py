@@ -90,7 +90,7 @@ def test_what_is_told_live_is_what_the_summary_finds(tmp_path, grpo):
 def evaluated(folder, step, success, **more):
     """An evaluation of 200 selection tasks is written, and told as the run tells it."""
     low, high = wilson(round(200 * success), 200)
-    told = {"step": step, "split": "selection", "success": success, "scored": 200}
+    told = {"step": step, "split": "selection", "success": success, "scored": 200, "episodes": 200}
     told |= {"correct": round(200 * success), "low": low, "high": high, **more}
     journal.append(folder / journal.EVALUATIONS, told)
     return Evaluated(step, "selection", 200, 200, success, low, high)

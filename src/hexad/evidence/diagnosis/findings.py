@@ -25,6 +25,10 @@ def _critic(recipe: Recipe) -> bool:
     return recipe.critic is not None
 
 
+def _cuts_count(recipe: Recipe) -> bool:
+    return recipe.critic is None and recipe.credit.truncation not in (None, "mask")
+
+
 def _preferences(recipe: Recipe) -> bool:
     return recipe.update.preference is not None
 
@@ -153,7 +157,7 @@ SYMPTOMS = {
             "far credit that fades",
             (
                 Try("larger task.limits"),
-                Try("credit.truncation: mask", lambda r: r.critic is None),
+                Try("credit.truncation: mask", _cuts_count),
                 Try("credit.truncation: terminal where the limits belong to the task", _critic),
                 Try("lower costs a turn or token", _priced),
                 Try("credit.gamma: 1 and a longer trace", _critic),
