@@ -115,6 +115,22 @@ def test_patches_leave_nothing_behind():
     assert (LocalEngine.sample, Recorder.finish) == before
 
 
+def test_a_case_may_start_from_what_another_run_taught_the_policy(tmp_path):
+    taught = case("no-contrast", "three digits")
+    job = confusion.Job(replace(taught, before=("name=taught", "budget.episodes=12")), 1)
+    policy = confusion.start(job, BED, tmp_path, "builtin:tiny")
+    (part,) = parts(tmp_path / "before-no-contrast-1")
+    assert policy == str(part.folder) and len(part.metrics) == 2
+    confusion.run(job, BED, tmp_path / "run", [f"policy.model={policy}", "budget.episodes=6"])
+    (run,) = parts(tmp_path / "run")
+    assert run.recipe.policy.model == policy
+    written = (part.folder / "seconds.json").stat().st_mtime_ns
+    assert confusion.start(job, BED, tmp_path, "builtin:tiny") == policy
+    assert (part.folder / "seconds.json").stat().st_mtime_ns == written, "trained once"
+    plain = confusion.Job(taught, 1)
+    assert confusion.start(plain, BED, tmp_path, "builtin:tiny") == "builtin:tiny"
+
+
 def test_every_case_is_a_recipe_and_a_run_of_its_own():
     for bed in confusion.BEDS.values():
         names = [job.name for job in confusion.jobs(bed)]

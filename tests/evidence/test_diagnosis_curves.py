@@ -217,6 +217,15 @@ def test_a_gap_between_training_and_selection_is_a_hole(recipe):
     assert rules.verifier_hole(Curves(recipe(), run(), fell[:3])) is None
 
 
+def test_success_by_a_violation_opens_no_gap(recipe):
+    """Evaluations count it as none; training's column of verdicts does, with a column beside it."""
+    columns = {"reward/success": lambda b: 0.5 + 0.004 * b}
+    held = selection(lambda b: 0.5)
+    assert rules.verifier_hole(Curves(recipe(), run(**columns), held)) is not None
+    columns["conduct/unauthorised_success"] = lambda b: 0.004 * b
+    assert rules.verifier_hole(Curves(recipe(), run(**columns), held)) is None
+
+
 def test_staleness_needs_an_asynchronous_run_and_a_sign(recipe):
     columns = FLAT | {
         "episode/refused": lambda b: 0.3,

@@ -41,8 +41,17 @@ class Curves:
 
     @property
     def success(self) -> Series:
-        """Success of training episodes; the score where the reward is no verdict."""
-        return self.series(metrics.SUCCESS, metrics.SCORE)
+        """Success of training episodes; the score where the reward is no verdict.
+
+        As in an evaluation, one that was got by a violation is none.
+        """
+        rows = (
+            {**row, metrics.SUCCESS: row[metrics.SUCCESS] - (row.get(metrics.UNAUTHORISED) or 0.0)}
+            if row.get(metrics.SUCCESS) is not None
+            else row
+            for row in self.rows
+        )
+        return Series.of(rows, metrics.SUCCESS, metrics.SCORE)
 
     @property
     def cut(self) -> Series:
