@@ -125,6 +125,21 @@ def episode(number=0, **changes):
     return replace(made, **changes)
 
 
+def attempt(member, score, *, length=5, **changes):
+    """An attempt at the task of group ``g`` with a score: right above .5, its answer its own."""
+    row = segment((("user", 3), ("text", length)))
+    ids = np.arange(len(row), dtype=np.int32)
+    ids[3:] += 100 * (member + 1)
+    usual = {
+        "episode_id": f"g-{member}",
+        "group_id": "g",
+        "segments": (replace(row, ids=ids),),
+        "verdict": verdict("correct" if score > 0.5 else "wrong"),
+        "rewards": (Reward("task", score),),
+    }
+    return episode(member, **(usual | changes))
+
+
 def expert(number=0, **changes):
     """A demonstration: no log-probs, no versions, nobody sampled it, nobody judged it."""
     usual = {

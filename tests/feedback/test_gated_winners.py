@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from builders import episode, segment, verdict
+from builders import attempt
 from hexad.contract.ending import Ending, EndingKind
-from hexad.contract.reward import Gate, Reward
+from hexad.contract.reward import Gate
 from hexad.feedback.pair_audit import audit
 from hexad.feedback.pairs import Refused, Rule, best, correct, labelled, make
 from hexad.learner.assemble import assemble
@@ -18,22 +18,6 @@ from hexad.schedule.made import made
 
 CLOSED = Gate(0.0, "violation")
 GAP = Rule("reward_gap", gap=0.5, most=4)
-
-
-def attempt(member, score, *, gate=None, length=5, **changes):
-    row = segment((("user", 3), ("text", length)))
-    ids = np.arange(len(row), dtype=np.int32)
-    ids[3:] += 100 * (member + 1)
-    return episode(
-        member,
-        episode_id=f"g-{member}",
-        group_id="g",
-        segments=(replace(row, ids=ids),),
-        verdict=verdict("correct" if score > 0.5 else "wrong"),
-        rewards=(Reward("task", score),),
-        gate=gate,
-        **changes,
-    )
 
 
 RIGHT, WRONG, VIOLATING = attempt(0, 1.0), attempt(1, 0.0), attempt(2, 1.0, gate=CLOSED, length=2)

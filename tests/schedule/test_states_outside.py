@@ -1,13 +1,9 @@
 """How much of what was visited is in what is learned from."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
-from builders import episode, segment, verdict
+from builders import attempt
 from hexad.contract.events import ItemsMade
-from hexad.contract.reward import Reward
 from hexad.evidence.ledger import Ledger
 from hexad.recipe.axes import Recipe
 from hexad.schedule.made import made
@@ -17,25 +13,11 @@ RECIPE = Recipe.model_validate(
 )
 
 
-def attempt(member, score, states):
-    row = segment((("user", 3), ("text", 5)))
-    ids = np.arange(len(row), dtype=np.int32) + 100 * member
-    return episode(
-        member,
-        episode_id=f"g-{member}",
-        group_id="g",
-        segments=(replace(row, ids=ids),),
-        verdict=verdict("correct" if score > 0.5 else "wrong"),
-        rewards=(Reward("task", score),),
-        states=states,
-    )
-
-
 def test_states_of_unused_attempts_are_outside_unless_a_pair_holds_them():
     episodes = [
-        attempt(0, 1.0, ("a", "b")),
-        attempt(1, 0.0, ("a", "c", "c")),
-        attempt(2, 0.9, ("a", "b", "d")),
+        attempt(0, 1.0, states=("a", "b")),
+        attempt(1, 0.0, states=("a", "c", "c")),
+        attempt(2, 0.9, states=("a", "b", "d")),
     ]
     found = made(episodes, RECIPE, "pair")
     assert found.row["states"] == {"visited": 4, "outside": 1} and found.outside == 0.25
@@ -44,7 +26,7 @@ def test_states_of_unused_attempts_are_outside_unless_a_pair_holds_them():
 
 
 def test_without_states_nothing_is_said():
-    found = made([attempt(0, 1.0, ()), attempt(1, 0.0, ())], RECIPE, "pair")
+    found = made([attempt(0, 1.0, states=()), attempt(1, 0.0, states=())], RECIPE, "pair")
     assert found.outside is None and "visited" not in found.text
 
 
